@@ -1,0 +1,65 @@
+"""The exceptions users meet. Each derives from `TapelineError` and from the built-in kind.
+
+Nothing here may import another part of the library.
+"""
+
+
+class TapelineError(Exception):
+    """Base of every error that Tapeline raises on purpose."""
+
+
+class ShapeError(TapelineError, ValueError):
+    """Shapes that do not fit: `a (3, 4) @ b (5, 6)`. Reshape, or fix the argument named."""
+
+
+class DTypeError(TapelineError, TypeError):
+    """A dtype an op has no meaning for, such as `bitwise_and` of floats. Cast with `tl.astype`."""
+
+
+class ArgumentError(TapelineError, ValueError):
+    """A value that an argument cannot take, such as an axis that the tensor does not have."""
+
+
+class ArgumentTypeError(TapelineError, TypeError):
+    """An argument of a kind that is not accepted, such as None where a tensor is expected."""
+
+
+class IndexOutOfRangeError(TapelineError, IndexError):
+    """An index that lies outside its dimension."""
+
+
+class TapeError(TapelineError, RuntimeError):
+    """The tape cannot do this now: used twice without `persistent=True`, or no tape to pop.
+
+    Mistake: two calls of `tape.gradient` on a tape made by `GradientTape()`.
+    Repair: `GradientTape(persistent=True)`, or ask for all gradients in one call.
+    """
+
+
+class GradientError(TapelineError, LookupError):
+    """An op on the way has no gradient rule, or a rule returned something that does not fit."""
+
+
+class SymbolicTensorError(TapelineError, TypeError):
+    """A symbolic tensor was used where its value is needed: `if x > 0:`, `float(x)`,
+    `np.asarray(x)`.
+
+    While a function is traced its tensors have a shape and a dtype but no values yet.
+    Repair: `tl.where` instead of `if`; compute the Python value outside the function and pass it
+    in.
+    """
+
+
+class LeakedTensorError(TapelineError, TypeError):
+    """A symbolic tensor of one trace met outside of it, say through a global or an attribute.
+
+    Repair: return the tensor from the traced function and use what the call returns.
+    """
+
+
+class TracingError(TapelineError, RuntimeError):
+    """A function did something that a trace cannot hold, such as mutating an argument list."""
+
+
+class GraphError(TapelineError, ValueError):
+    """A graph that breaks a rule of `verify_graph`, or text that is no graph."""

@@ -1,0 +1,360 @@
+"""What an op is: one record that holds every rule of it, and the registry of all records.
+
+An op's rules stand in one block of one file in `runtime/ops/`. The compiler, the tape and the
+generated
+tests read them from the record and know no op by name. Nothing here runs an op.
+
+Conventions of all rules: inputs first, then the attributes, both by position.
+
+- `kernel(*arrays, *attrs)` returns an array (a tuple of arrays where `n_outputs` is given).
+- `infer(*specs, *attrs)` returns a `TensorSpec` (a tuple of them), and raises on bad shapes and
+  dtypes.
+- `vjps[i](ct, attrs, *saved)` returns the cotangent of input i, or None.
+- `joint_vjp(cts, attrs, needed, *saved)` returns a tuple with one cotangent or None per input.
+- `emit` is how the op is lowered: see `Lowering`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+from tapeline.runtime.spec import DType, TensorSpec
+
+Attrs: TypeAlias = tuple[Hashable, ...]
+Kernel: TypeAlias = Callable[..., Any]
+Infer: TypeAlias = Callable[..., TensorSpec | tuple[TensorSpec, ...]]
+Vjp: TypeAlias = Callable[..., Any]
+
+OUT = -1
+"""Marks in `Op.saves` that the (first) output is kept; output k is `OUT - k`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeOf:
+    """Marks in `Op.saves` that only the shape of input `index` is kept."""
+
+    index: int
+
+
+Saved: TypeAlias = int | ShapeOf
+
+
+class Trait(enum.Flag):
+    """What passes may ask about an op. No pass tests an op's name."""
+
+    NONE = 0
+    ELEMENTWISE = enum.auto()
+    """The output at an index depends on the inputs at that index, after broadcasting."""
+    COMMUTATIVE = enum.auto()
+    """Two inputs that may be swapped with the same bits as result."""
+    IDEMPOTENT = enum.auto()
+    """f(f(x)) == f(x), bit for bit."""
+    INVOLUTION = enum.auto()
+    """f(f(x)) == x, bit for bit."""
+    VIEW = enum.auto()
+    """The NumPy kernel returns a view of its one array input and reads no element."""
+    EFFECT = enum.auto()
+    """Running it is seen from outside; never dropped, shared, folded or moved across another
+    effect."""
+    RANDOM = enum.auto()
+    """Two runs differ; never shared or folded."""
+    NO_RECOMPUTE = enum.auto()
+    """Too dear to run again in a backward pass: matrix products, convolutions, host calls."""
+
+
+V = TypeVar("V")
+Predicate: TypeAlias = Literal["eq", "ne", "lt", "le", "gt", "ge"]
+
+
+class ScalarEmitter(Protocol[V]):
+    """What a pointwise `emit` speaks to: operations on values of one element (or of many, side by
+    side).
+
+    Both operands of a binary operation have the same dtype; nothing is converted silently. Integers
+    wrap around,
+    floats follow IEEE 754 without relaxed rules, bool is its own dtype.
+    """
+
+    def dtype_of(self, x: V, /) -> DType: ...
+    def constant(self, value: complex | bool, dtype: DType, /) -> V: ...
+    def const(self, value: float | bool, like: V, /) -> V:
+        """A constant of the dtype of `like`."""
+        ...
+
+    def cast(self, x: V, dtype: DType, /) -> V:
+        """As NumPy's `astype`; float to int saturates instead of being undefined, NaN gives 0."""
+        ...
+
+    def bitcast(self, x: V, dtype: DType, /) -> V: ...
+    def add(self, a: V, b: V, /) -> V: ...
+    def sub(self, a: V, b: V, /) -> V: ...
+    def mul(self, a: V, b: V, /) -> V: ...
+    def div(self, a: V, b: V, /) -> V:
+        """Float division."""
+        ...
+
+    def floor_divide(self, a: V, b: V, /) -> V:
+        """NumPy's `//` for ints (0 where b is 0) and floats."""
+        ...
+
+    def remainder(self, a: V, b: V, /) -> V:
+        """NumPy's `%` for ints (0 where b is 0) and floats."""
+        ...
+
+    def fma(self, a: V, b: V, c: V, /) -> V: ...
+    def neg(self, x: V, /) -> V: ...
+    def abs(self, x: V, /) -> V: ...
+    def sqrt(self, x: V, /) -> V: ...
+    def floor(self, x: V, /) -> V: ...
+    def ceil(self, x: V, /) -> V: ...
+    def trunc(self, x: V, /) -> V: ...
+    def rint(self, x: V, /) -> V:
+        """Round half to even."""
+        ...
+
+    def copysign(self, x: V, sign: V, /) -> V: ...
+    def maximum(self, a: V, b: V, /) -> V:
+        """NaN where either is NaN; for bool, `or`."""
+        ...
+
+    def minimum(self, a: V, b: V, /) -> V:
+        """NaN where either is NaN; for bool, `and`."""
+        ...
+
+    def compare(self, predicate: Predicate, a: V, b: V, /) -> V:
+        """A bool; with a NaN only `ne` holds."""
+        ...
+
+    def select(self, condition: V, a: V, b: V, /) -> V: ...
+    def bit_and(self, a: V, b: V, /) -> V: ...
+    def bit_or(self, a: V, b: V, /) -> V: ...
+    def bit_xor(self, a: V, b: V, /) -> V: ...
+    def bit_not(self, x: V, /) -> V: ...
+    def shift_left(self, a: V, b: V, /) -> V:
+        """0 where b is negative or not below the bit width, as NumPy."""
+        ...
+
+    def shift_right(self, a: V, b: V, /) -> V:
+        """Arithmetic for signed ints; all sign bits where b is not below the bit width, as
+        NumPy."""
+        ...
+
+    def call(self, name: str, /, *args: V) -> V:
+        """A function of the math library by NumPy's name (`exp`, `log1p`, `tanh`, `arctan2`,
+        `power`, `erf`, ...)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """A scalar body: `emit(b, *values, *attrs)`; broadcasting and layout are codegen's business."""
+
+    emit: Callable[..., Any]
+
+
+ReductionKind: TypeAlias = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Reduces the axes in attribute 0 (a sorted tuple of ints >= 0); attribute 1 is `keepdims`."""
+
+    kind: ReductionKind
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMap:
+    """The output is a view of the input; codegen learns offset and strides from the NumPy kernel
+    (`Trait.VIEW`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One region of an assembled output: `source` is an input's position or a Python scalar to fill
+    with."""
+
+    region: tuple[slice, ...]
+    source: int
+    fill: float | bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The output is put together from whole inputs: `parts(specs, attrs)` covers every element
+    once."""
+
+    parts: Callable[[Sequence[TensorSpec], Attrs], tuple[Part, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """A routine that codegen has: `matmul` (both operands at least 1-d, NumPy's rules) or `take`
+    (along attribute 0)."""
+
+    name: Literal["matmul", "take"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The op in terms of simpler ops: `expand(*tensors, *attrs)` returns a tensor (a tuple of
+    them)."""
+
+    expand: Callable[..., Any]
+
+
+Lowering: TypeAlias = Pointwise | Reduction | IndexMap | Assembly | LibraryCall | Expansion
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Inputs the generated tests use: one shape (or a function rng -> array) per input, then the
+    attributes."""
+
+    inputs: tuple[Any, ...]
+    attrs: Attrs = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """All rules of one op. Made by `define_op`; see the module's docstring for the calling
+    conventions."""
+
+    name: str
+    kernel: Kernel
+    infer: Infer
+    n_inputs: int | None
+    """None: any number."""
+    attr_names: tuple[str, ...] = ()
+    n_outputs: int | None = None
+    """None: one output, returned bare. Else the kernel returns a tuple of that many arrays."""
+    saves: tuple[Saved, ...] = ()
+    vjps: tuple[Vjp | None, ...] = ()
+    joint_vjp: Vjp | None = None
+    accepts_none: bool = False
+    """`joint_vjp` takes None for an output without a cotangent; otherwise zeros are made for it."""
+    lowering: Lowering | None = None
+    traits: Trait = Trait.NONE
+    identity: float | None = None
+    """The neutral element of a reduction or of a commutative op."""
+    kinds: str = "f"
+    """Input dtype kinds that the op takes, of "b" bool, "i" signed, "u" unsigned, "f" float, "c"
+    complex."""
+    domain: tuple[float, float] | None = None
+    """Where the generated tests draw float inputs."""
+    samples: tuple[Sample, ...] = ()
+    ulp: tuple[float, float] = (0.0, 0.0)
+    """Stated accuracy of the compiled op against the exact result, float32 and float64, in units in
+    the last place."""
+    batch: Callable[..., Any] | None = None
+    save: Callable[..., tuple[Any, ...]] = field(default=lambda *_: (), repr=False)
+    """`save(*arrays, *outputs)` -> what `saves` lists. Generated from `saves`."""
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return get_op, (self.name,)
+
+    def has(self, trait: Trait) -> bool:
+        """Whether the op has the trait."""
+        return trait in self.traits
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether two runs on the same inputs give the same, and nobody else notices them."""
+        return not self.traits & (Trait.EFFECT | Trait.RANDOM)
+
+
+_REGISTRY: dict[str, Op] = {}
+
+
+def build_save(
+    n_inputs: int | None, n_outputs: int | None, saves: Sequence[Saved]
+) -> Callable[..., tuple[Any, ...]]:
+    """The function `(*inputs, *outputs) -> saved values` that `saves` describes, as straight-line
+    code."""
+    if not saves:
+        return lambda *_: ()
+    total = n_outputs or 1
+    if n_inputs is None:
+        count = total
+
+        def save(*values: Any) -> tuple[Any, ...]:
+            split = len(values) - count
+            inputs, outputs = values[:split], values[split:]
+            kept: list[Any] = []
+            for item in saves:
+                if isinstance(item, ShapeOf):
+                    kept.append(inputs[item.index].shape)
+                else:
+                    kept.append(inputs[item] if item >= 0 else outputs[OUT - item])
+            return tuple(kept)
+
+        return save
+    names = [f"x{i}" for i in range(n_inputs)] + [f"y{k}" for k in range(total)]
+    parts = []
+    for item in saves:
+        if isinstance(item, ShapeOf):
+            parts.append(f"x{item.index}.shape")
+        else:
+            parts.append(f"x{item}" if item >= 0 else f"y{OUT - item}")
+    source = f"lambda {', '.join(names)}: ({', '.join(parts)},)"
+    return eval(source)  # type: ignore[no-any-return]
+
+
+def define_op(
+    name: str,
+    *,
+    kernel: Kernel,
+    infer: Infer,
+    n_inputs: int | None = 1,
+    attr_names: tuple[str, ...] = (),
+    n_outputs: int | None = None,
+    saves: tuple[Saved, ...] = (),
+    vjps: tuple[Vjp | None, ...] = (),
+    joint_vjp: Vjp | None = None,
+    accepts_none: bool = False,
+    emit: Lowering | Callable[..., Any] | None = None,
+    traits: Trait = Trait.NONE,
+    identity: float | None = None,
+    kinds: str = "f",
+    domain: tuple[float, float] | None = None,
+    samples: tuple[Sample, ...] = (),
+    ulp: tuple[float, float] = (0.0, 0.0),
+    batch: Callable[..., Any] | None = None,
+    register: bool = True,
+) -> Op:
+    """A new op with these rules, entered in the registry. A function as `emit` is a pointwise
+    scalar body.
+
+    Raises
+    ------
+    ValueError
+        If the name is taken, or the number of gradient rules is not the number of inputs.
+    """
+    if register and name in _REGISTRY:
+        raise ValueError(f"define_op: an op named {name!r} exists already")
+    if vjps and n_inputs is not None and len(vjps) != n_inputs:
+        raise ValueError(f"define_op: {name} has {n_inputs} inputs but {len(vjps)} gradient rules")
+    lowering: Lowering | None = Pointwise(emit) if callable(emit) else emit
+    op = Op(
+        name, kernel, infer, n_inputs, attr_names, n_outputs, saves, vjps, joint_vjp, accepts_none,
+        lowering, traits, identity, kinds, domain, samples, ulp, batch,
+        build_save(n_inputs, n_outputs, saves),
+    )  # fmt: skip
+    if register:
+        _REGISTRY[name] = op
+    return op
+
+
+def get_op(name: str) -> Op:
+    """The registered op of that name; a `KeyError` if there is none."""
+    return _REGISTRY[name]
+
+
+def registered_ops() -> Iterator[Op]:
+    """Every registered op, in order of definition."""
+    return iter(tuple(_REGISTRY.values()))

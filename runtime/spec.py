@@ -1,0 +1,170 @@
+"""What is known of a tensor without its values: shape and dtype; and the rules that combine them.
+
+Imports nothing of the library but errors. Specs are interned, so equal specs are usually identical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tapeline.runtime.errors import ArgumentTypeError, DTypeError, ShapeError
+
+Shape: TypeAlias = tuple[int, ...]
+DType: TypeAlias = np.dtype[Any]
+
+SUPPORTED_DTYPES: tuple[DType, ...] = tuple(
+    np.dtype(name)
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float32", "float64", "complex64", "complex128",
+    )
+)  # fmt: skip
+_CANONICAL: dict[DType, DType] = {dtype: dtype for dtype in SUPPORTED_DTYPES}
+
+
+def canonical_dtype(dtype: npt.DTypeLike, argument: str = "dtype") -> DType:
+    """The one dtype object that stands for `dtype`; a `DTypeError` where Tapeline has no such
+    dtype."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        raise DTypeError(f"{argument}: {dtype!r} is no dtype; use one such as tl.float32") from None
+    if found in _CANONICAL:
+        return _CANONICAL[found]
+    names = ", ".join(d.name for d in SUPPORTED_DTYPES)
+    raise DTypeError(f"{argument}: dtype {found} is not supported; Tapeline has {names}")
+
+
+class TensorSpec:
+    """Shape and dtype of a tensor, with an optional name.
+
+    Parameters
+    ----------
+    shape : sequence of int or None
+        One extent per dimension; None stands for an extent that is not fixed.
+    dtype : dtype-like
+        Element type, default float64.
+    name : str, optional
+        A name that error messages and graphs show.
+
+    Examples
+    --------
+    >>> TensorSpec([2, 3], "float32")
+    TensorSpec((2, 3), float32)
+    """
+
+    __slots__ = ("_hash", "dtype", "name", "shape")
+
+    shape: tuple[int | None, ...]
+    dtype: DType
+    name: str | None
+
+    def __init__(
+        self,
+        shape: Sequence[int | None],
+        dtype: npt.DTypeLike = np.float64,
+        name: str | None = None,
+    ) -> None:
+        if isinstance(shape, str | bytes) or not isinstance(shape, Sequence):
+            raise ArgumentTypeError(
+                f"TensorSpec: shape must be a sequence of int or None, got {shape!r}"
+            )
+        for extent in shape:
+            if extent is not None and (not isinstance(extent, int | np.integer) or extent < 0):
+                raise ShapeError(
+                    f"TensorSpec: shape must hold ints >= 0 or None, got {tuple(shape)!r}"
+                )
+        self.shape = tuple(None if extent is None else int(extent) for extent in shape)
+        self.dtype = canonical_dtype(dtype)
+        self.name = name
+        self._hash = hash((self.shape, self.dtype))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(other) is not TensorSpec:
+            return NotImplemented
+        return self.shape == other.shape and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        name = "" if self.name is None else f", name={self.name!r}"
+        return f"TensorSpec({self.shape}, {self.dtype.name}{name})"
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def static_shape(self) -> Shape:
+        """The shape as ints; a `ShapeError` where an extent is not fixed."""
+        if None in self.shape:
+            raise ShapeError(f"{self} has an extent that is not fixed")
+        return self.shape  # type: ignore[return-value]  # checked on the line above
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        total = 1
+        for extent in self.static_shape:
+            total *= extent
+        return total
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values when stored densely."""
+        return self.size * self.dtype.itemsize
+
+
+_INTERNED: dict[tuple[tuple[int | None, ...], DType], TensorSpec] = {}
+_INTERNED_LIMIT = 65536
+
+
+def spec_of(shape: Shape, dtype: DType) -> TensorSpec:
+    """The interned spec for a shape and a dtype; the same object for the same pair."""
+    key = (shape, dtype)
+    found = _INTERNED.get(key)
+    if found is None:
+        if len(_INTERNED) >= _INTERNED_LIMIT:
+            _INTERNED.clear()
+        found = _INTERNED[key] = TensorSpec(shape, dtype)
+    return found
+
+
+def broadcast_shapes(op_name: str, *shapes: Shape) -> Shape:
+    """The shape that all `shapes` broadcast to by NumPy's rules; a `ShapeError` that names the
+    op."""
+    first = shapes[0]
+    if all(shape == first for shape in shapes):
+        return first
+    ndim = max(len(shape) for shape in shapes)
+    result = [1] * ndim
+    for shape in shapes:
+        offset = ndim - len(shape)
+        for axis, extent in enumerate(shape):
+            if extent == 1:
+                continue
+            if result[offset + axis] not in (1, extent):
+                listed = " and ".join(str(s) for s in shapes)
+                raise ShapeError(
+                    f"{op_name}: shapes {listed} do not broadcast: axis {offset + axis - ndim} has "
+                    f"extents {result[offset + axis]} and {extent}; each must be equal or 1"
+                )
+            result[offset + axis] = extent
+    return tuple(result)
+
+
+def normalize_axis(op_name: str, axis: int, ndim: int) -> int:
+    """`axis` counted from the front; an error that names the op where there is no such axis."""
+    if not -ndim <= axis < ndim:
+        raise ShapeError(
+            f"{op_name}: axis {axis} is out of range for a tensor of {ndim} dimensions"
+        )
+    return axis + ndim if axis < 0 else axis
