@@ -1,0 +1,235 @@
+"""Turns LLVM text into machine code in this process: one LLJIT, one library per compiled graph.
+
+Texts arrive with the vector code already in them, so no pass pipeline runs: parse, verify, emit an
+object, link. Absolute addresses never stand in a text; they are symbols, bound per library when it
+is linked. Nothing here knows what the code is for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from tapeline.runtime.errors import TapelineError
+
+_OPT_LEVEL = 2
+"""For instruction selection only. Never 0: LLVM aborts the process there on AVX-512 masks."""
+
+_SHOWN_LINES = 2
+
+
+class EmissionError(TapelineError, RuntimeError):
+    """LLVM refused a text we emitted: a defect of Tapeline, not of the program being compiled.
+
+    The message shows the line at fault. Please report it with the function that was compiled.
+    """
+
+
+class CompiledModule:
+    """Machine code of one text. The code is freed with this object, so keep it while code may run.
+
+    Made by `Engine.compile_module` only.
+    """
+
+    __slots__ = ("_addresses", "_engine", "_tracker", "object_bytes", "text")
+
+    text: str
+    object_bytes: bytes
+
+    def __init__(
+        self,
+        engine: Engine,
+        tracker: llvm.ResourceTracker,
+        text: str,
+        object_bytes: bytes,
+        exports: Sequence[str],
+    ) -> None:
+        self._engine = engine
+        self._tracker = tracker
+        self._addresses: dict[str, int] = {name: tracker[name] for name in exports}
+        self.text = text
+        self.object_bytes = object_bytes
+
+    def address(self, name: str) -> int:
+        """The address of an exported function or global."""
+        return self._addresses[name]
+
+    def asm(self) -> str:
+        """The assembly, produced when asked for."""
+        return self._engine.emit_asm(self.text)
+
+    def __del__(self) -> None:
+        tracker = getattr(self, "_tracker", None)
+        if tracker is not None:
+            self._engine.dispose(tracker)
+
+
+class Engine:
+    """The process's code generator; safe to use from many threads. Get it by `get_engine()`."""
+
+    def __init__(self) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.lock = threading.RLock()
+        self._machine = host_machine()
+        self._jit = llvm.create_lljit_compiler(
+            host_machine(), use_jit_link=True, suppress_errors=True
+        )
+        self._names = itertools.count()
+        self._dead: list[llvm.ResourceTracker] = []
+
+    def compile_module(
+        self, text: str, symbols: Mapping[str, int], exports: Sequence[str]
+    ) -> CompiledModule:
+        """Machine code for `text`.
+
+        Parameters
+        ----------
+        text : str
+            An LLVM module.
+        symbols : mapping of str to int
+            Addresses of the external symbols that are not exported by the process itself.
+        exports : sequence of str
+            The functions and globals whose addresses will be asked for.
+
+        Raises
+        ------
+        EmissionError
+            If LLVM cannot parse, verify or link the text.
+        """
+        with self.lock:
+            return self.link_object(self.emit_object(text), symbols, exports, text)
+
+    def emit_object(self, text: str) -> bytes:
+        """The object file for `text`, which `link_object` takes in this or in a later process."""
+        with self.lock:
+            return self._machine.emit_object(parse_module(text))  # type: ignore[no-any-return]
+
+    def emit_asm(self, text: str) -> str:
+        """The assembly for `text`."""
+        with self.lock:
+            return self._machine.emit_assembly(parse_module(text))  # type: ignore[no-any-return]
+
+    def link_object(
+        self, image: bytes, symbols: Mapping[str, int], exports: Sequence[str], text: str = ""
+    ) -> CompiledModule:
+        """A library from an object file; the other parameters are those of `compile_module`."""
+        with self.lock:
+            self._bury()
+            library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+            for name, address in symbols.items():
+                library.import_symbol(name, address)
+            for name in exports:
+                library.export_symbol(name)
+            try:
+                tracker = library.link(self._jit, f"tapeline{next(self._names)}")
+            except RuntimeError as error:
+                unbound = ", ".join(_unbound(text, symbols)) or "none"
+                raise EmissionError(
+                    f"codegen: linking failed: {str(error).strip()}; unbound symbols: {unbound}"
+                ) from None
+            return CompiledModule(self, tracker, text, image, exports)
+
+    def dispose(self, tracker: llvm.ResourceTracker) -> None:
+        """Frees a library's code, now or (when another thread is compiling) at the next link."""
+        if sys.is_finalizing():
+            tracker.detach()
+            return
+        self._dead.append(tracker)
+        if self.lock.acquire(blocking=False):
+            try:
+                self._bury()
+            finally:
+                self.lock.release()
+
+    def _bury(self) -> None:
+        while self._dead:
+            self._dead.pop().close()
+
+
+def host_machine() -> llvm.TargetMachine:
+    """A target machine for this processor, all its features included."""
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=_OPT_LEVEL,
+        jit=True,
+        codemodel="jitdefault",
+    )
+
+
+def parse_module(text: str) -> Any:
+    """The parsed and verified module; an `EmissionError` that shows the offending line."""
+    try:
+        module = llvm.parse_assembly(text)
+    except RuntimeError as error:
+        raise EmissionError(_explain(str(error), text)) from None
+    try:
+        module.verify()
+    except RuntimeError as error:
+        raise EmissionError(f"codegen: LLVM found invalid code: {str(error).strip()}") from None
+    return module
+
+
+def _explain(message: str, text: str) -> str:
+    """LLVM's parse error with the lines around it."""
+    found = re.search(r"<string>:(\d+):(\d+): error: (.*)", message)
+    if found is None:
+        return f"codegen: LLVM cannot parse the emitted text: {message.strip()}"
+    number, column = int(found[1]), int(found[2])
+    lines = text.splitlines()
+    first = max(0, number - 1 - _SHOWN_LINES)
+    shown = [f"{n:5} | {line}" for n, line in enumerate(lines[first:number], first + 1)]
+    pointer = " " * (7 + column) + "^"
+    return "\n".join([f"codegen: line {number}: {found[3]}", *shown, pointer])
+
+
+def _unbound(text: str, symbols: Mapping[str, int]) -> list[str]:
+    """The external symbols of `text` that nobody gives an address."""
+    declared = re.findall(r"^\s*(?:declare\b.*?@|@)([\w.$]+)(?:\(|\s*=\s*external\b)", text, re.M)
+    return [
+        name
+        for name in declared
+        if name not in symbols and not name.startswith("llvm.") and not llvm.address_of_symbol(name)
+    ]
+
+
+_ENGINE: Engine | None = None
+_CREATION = threading.Lock()
+
+
+def get_engine() -> Engine:
+    """The engine of this process, made at the first call."""
+    global _ENGINE
+    if _ENGINE is None:
+        with _CREATION:
+            if _ENGINE is None:
+                _ENGINE = Engine()
+    return _ENGINE
+
+
+def _before_fork() -> None:
+    """No compilation is under way while the process forks, so the child inherits a sound engine."""
+    _CREATION.acquire()
+    if _ENGINE is not None:
+        _ENGINE.lock.acquire()
+
+
+def _after_fork() -> None:
+    if _ENGINE is not None:
+        _ENGINE.lock.release()
+    _CREATION.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )
