@@ -251,6 +251,8 @@ class Op:
     batch: Callable[..., Any] | None = None
     save: Callable[..., tuple[Any, ...]] = field(default=lambda *_: (), repr=False)
     """`save(*arrays, *outputs)` -> what `saves` lists. Generated from `saves`."""
+    subgraphs: tuple[Any, ...] = ()
+    """The graphs that the op owns: what it calls, its branches, its loop bodies."""
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -325,6 +327,7 @@ def define_op(
     samples: tuple[Sample, ...] = (),
     ulp: tuple[float, float] = (0.0, 0.0),
     batch: Callable[..., Any] | None = None,
+    subgraphs: tuple[Any, ...] = (),
     register: bool = True,
 ) -> Op:
     """A new op with these rules, entered in the registry. A function as `emit` is a pointwise
@@ -343,7 +346,7 @@ def define_op(
     op = Op(
         name, kernel, infer, n_inputs, attr_names, n_outputs, saves, vjps, joint_vjp, accepts_none,
         lowering, traits, identity, kinds, domain, samples, ulp, batch,
-        build_save(n_inputs, n_outputs, saves),
+        build_save(n_inputs, n_outputs, saves), subgraphs,
     )  # fmt: skip
     if register:
         _REGISTRY[name] = op
