@@ -1,7 +1,7 @@
 """Prints a graph as text that people read and `parse_graph` reads back.
 
     graph loss:
-      %0 = placeholder(name='x')            : float64[2, 3]  # model.py:12
+      %0 = placeholder(name='x')              : float64[2, 3]  # model.py:12
       %1 = sum(%0, axes=(0,), keepdims=False) : float64[3]
       return %1
 

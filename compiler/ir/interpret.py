@@ -1,0 +1,51 @@
+"""Runs a graph node by node with the ops' NumPy kernels: the meaning that compiled code is held to.
+
+Constant folding and tests use it; nothing here is fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
+from tapeline.runtime.errors import GraphError
+
+
+def run_graph(graph: Graph, inputs: Sequence[npt.ArrayLike]) -> list[npt.NDArray[Any]]:
+    """The outputs of a graph for these arrays, one per placeholder. Values are dropped after their
+    last use."""
+    if len(inputs) != len(graph.placeholders):
+        raise GraphError(
+            f"graph {graph.name} takes {len(graph.placeholders)} arrays, got {len(inputs)}"
+        )
+    given = dict(zip(graph.placeholders, inputs, strict=True))
+    last = last_uses(graph)
+    values: list[Any] = [None] * len(graph)
+    for i, op in enumerate(graph.ops):
+        if op is PLACEHOLDER:
+            values[i] = np.asarray(given[i])
+        elif op is CONSTANT:
+            values[i] = graph.constant_value(i)
+        else:
+            values[i] = op.kernel(*[values[k] for k in graph.inputs[i]], *graph.attrs[i])
+        for k in graph.inputs[i]:
+            if last[k] == i:
+                values[k] = None
+    return [np.asarray(values[i]) for i in graph.outputs]
+
+
+def last_uses(graph: Graph) -> list[int]:
+    """For each node the id of the last node that takes its value; the number of nodes for an
+    output, and -1 where nobody does."""
+    last = [-1] * len(graph)
+    for user, inputs in enumerate(graph.inputs):
+        for i in inputs:
+            last[i] = user
+    for i in graph.outputs:
+        last[i] = len(graph)
+    return last
