@@ -1,0 +1,171 @@
+"""The one door that every op call goes through: `bind`, and the handlers it may hand a call to.
+
+Without a handler the op's NumPy kernel runs. With one (a trace, say), the handler answers with
+values of its own kind. Either way the active tapes of this thread are told.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from tapeline.runtime.errors import LeakedTensorError
+from tapeline.runtime.op import Attrs, Op
+from tapeline.runtime.record import Node, TapeSet, join, meet, record_joint, record_one
+from tapeline.runtime.tensor import Tensor, wrap
+
+_ndarray = np.ndarray
+
+
+class Handler(Protocol):
+    """Who answers op calls instead of NumPy. Values are arrays or symbols with shape and dtype."""
+
+    def run_op(self, op: Op, inputs: Sequence[Tensor], attrs: Attrs, /) -> Any:
+        """The value of the op's output; a tuple of values if the op has `n_outputs`."""
+        ...
+
+    def read_variable(self, variable: Any, /) -> Any:
+        """The value that a read of the variable gives."""
+        ...
+
+    def assign_variable(self, variable: Any, value: Tensor, /) -> None:
+        """Give the variable a new value."""
+        ...
+
+
+class State(threading.local):
+    """What this thread is doing now."""
+
+    handler: Handler | None
+    """Who answers op calls; None is NumPy."""
+    active: TapeSet | None
+    """The tapes that record now."""
+    open: tuple[Any, ...]
+    """The open tapes in order of entry, whether they record now or not."""
+    stopped: int
+    """Depth of `stop_recording` blocks."""
+
+    def __init__(self) -> None:
+        self.handler = None
+        self.active = None
+        self.open = ()
+        self.stopped = 0
+
+
+STATE = State()
+BUSY: list[int] = [0]
+"""How many handlers are in place in the whole process. While it is 0, fast paths skip `bind`."""
+_BUSY_LOCK = threading.Lock()
+
+
+def set_handler(handler: Handler | None) -> Handler | None:
+    """Make `handler` the one of this thread and return the former one."""
+    before = STATE.handler
+    with _BUSY_LOCK:
+        BUSY[0] += (handler is not None) - (before is not None)
+    STATE.handler = handler
+    return before
+
+
+@contextmanager
+def push_handler(handler: Handler | None) -> Iterator[None]:
+    """Run a block of this thread under `handler`; None goes back to NumPy for the block."""
+    before = set_handler(handler)
+    try:
+        yield
+    finally:
+        set_handler(before)
+
+
+def bind(op: Op, inputs: Sequence[Any], attrs: Attrs = ()) -> Any:
+    """Apply an op.
+
+    Tensors give tensors (a tuple of them where the op has `n_outputs`). When all inputs are plain
+    arrays the kernel runs and its result is returned as it is: gradient rules count on that.
+    """
+    try:
+        values = [tensor._value for tensor in inputs]
+    except AttributeError:
+        return _bind_arrays(op, inputs, attrs)
+    handler = STATE.handler
+    if handler is not None:
+        results = handler.run_op(op, inputs, attrs)
+    else:
+        try:
+            results = op.kernel(*values, *attrs)
+        except Exception:
+            _reject_leaked(op, values)
+            raise
+    if op.n_outputs is not None:
+        return _finish_joint(op, inputs, attrs, values, results)
+    if handler is None and type(results) is not _ndarray:
+        results = np.asarray(results)
+    out = Tensor()
+    out._value = results
+    out._node = None
+    active = STATE.active
+    if active is not None:
+        parents, tapes = watchers(inputs, active)
+        if tapes is not None and results.dtype.kind in "fc" and is_recorded(op):
+            saved = op.save(*values, results)
+            out._node = record_one(op, attrs, parents, saved, tapes)
+    return out
+
+
+def watchers(
+    inputs: Sequence[Tensor], active: TapeSet
+) -> tuple[tuple[Node | None, ...], TapeSet | None]:
+    """The nodes of the inputs, and the tapes of `active` that know one of them."""
+    parents = tuple([tensor._node for tensor in inputs])
+    tapes: TapeSet | None = None
+    for node in parents:
+        if node is not None:
+            known = node.tapes
+            tapes = join(tapes, known if known is active else meet(known, active))
+    return parents, tapes
+
+
+def is_recorded(op: Op) -> bool:
+    """Whether a tape keeps uses of the op: not if it states that no input has a gradient."""
+    return op.joint_vjp is not None or not op.vjps or any(op.vjps)
+
+
+def _finish_joint(
+    op: Op, inputs: Sequence[Tensor], attrs: Attrs, values: list[Any], results: Any
+) -> tuple[Tensor, ...]:
+    if STATE.handler is None:
+        results = [r if type(r) is _ndarray else np.asarray(r) for r in results]
+    outs = tuple([wrap(value) for value in results])
+    active = STATE.active
+    if active is None:
+        return outs
+    parents, tapes = watchers(inputs, active)
+    if tapes is not None and is_recorded(op) and any(r.dtype.kind in "fc" for r in results):
+        specs = tuple([(r.shape, r.dtype) for r in results])
+        picks = record_joint(op, attrs, parents, op.save(*values, *results), specs, tapes)
+        for out, pick in zip(outs, picks, strict=True):
+            if out._value.dtype.kind in "fc":
+                out._node = pick
+    return outs
+
+
+def _bind_arrays(op: Op, inputs: Sequence[Any], attrs: Attrs) -> Any:
+    """`bind` where some input is an array: all arrays run raw, mixed ones as tensors."""
+    if any(type(item) is Tensor for item in inputs):
+        tensors = [i if type(i) is Tensor else wrap(np.asarray(i)) for i in inputs]
+        return bind(op, tensors, attrs)
+    return op.kernel(*inputs, *attrs)
+
+
+def _reject_leaked(op: Op, values: Sequence[Any]) -> None:
+    """Explain a failed kernel by the symbolic value that it met, if it met one."""
+    for value in values:
+        if type(value) is not _ndarray:
+            raise LeakedTensorError(
+                f"{op.name}: a symbolic tensor of a trace, {value!r}, was used outside of it; "
+                "return it from the traced function and use what the call returns"
+            )

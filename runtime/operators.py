@@ -1,0 +1,425 @@
+"""Short ways into ops: one closure per operator, generated from one template per arity.
+
+A closure does what `bind` does, for the common case and in one frame: two tensors of one float
+dtype, no handler in the process. Whatever else comes goes through promotion and `bind`, which stays
+the only full definition of what an op call means.
+
+The op files fill the tensor class: `attach_method("__add__", make_binary(ADD))`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+from weakref import ref
+
+import numpy as np
+
+from tapeline.runtime.dispatch import BUSY, STATE, bind, is_recorded
+from tapeline.runtime.errors import ArgumentError, DTypeError
+from tapeline.runtime.op import Op
+from tapeline.runtime.record import Node, join, meet, next_serial
+from tapeline.runtime.spec import DType, canonical_dtype
+from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor, wrap
+
+Promote: TypeAlias = Callable[[Op, Any, Any], tuple[Tensor, Tensor]]
+
+_FLOAT32 = np.dtype("float32")
+_FLOAT64 = np.dtype("float64")
+_WEAK: frozenset[type] = frozenset({bool, int, float, complex})
+
+
+def attach_method(name: str, method: Any) -> None:
+    """Make `method` (a function or a property) the attribute `name` of tensors."""
+    setattr(Tensor, name, method)
+
+
+# Promotion: NumPy 2's rules, where a Python number takes the kind of its partner if it can
+
+_CONSTANTS: dict[Any, Tensor] = {}
+_CONSTANT_LIMIT = 4096
+_PROMOTED: dict[Any, DType] = {}
+
+
+def constant(number: complex, dtype: DType) -> Tensor:
+    """The Python number as a 0-d tensor; the same object for the same ints and floats."""
+    kind = type(number)
+    if number == 0 and kind is not int:
+        key: Any = (kind, str(number), dtype)  # tells -0.0 from 0.0
+    elif number != number:
+        return wrap(np.array(number, dtype))
+    else:
+        key = (kind, number, dtype)
+    found = _CONSTANTS.get(key)
+    if found is None:
+        found = wrap(np.array(number, dtype))
+        if len(_CONSTANTS) >= _CONSTANT_LIMIT:
+            _CONSTANTS.clear()
+        if kind is not complex:
+            _CONSTANTS[key] = found
+    return found
+
+
+def promoted_dtype(a: DType | type, b: DType | type) -> DType:
+    """The dtype NumPy gives for the two; a Python type such as `float` is weak."""
+    found = _PROMOTED.get((a, b))
+    if found is None:
+        first, second = (t(0) if isinstance(t, type) else t for t in (a, b))
+        found = _PROMOTED[(a, b)] = canonical_dtype(np.result_type(first, second))
+    return found
+
+
+def accepted_dtype(op: Op, dtype: DType) -> DType:
+    """The dtype itself if the op takes it; for ints and bools the float dtype that NumPy takes
+    (float32 for its float16); else a `DTypeError`."""
+    kind = dtype.kind
+    if kind in op.kinds:
+        return dtype
+    if kind == "b" and "i" in op.kinds and "u" in op.kinds and "f" not in op.kinds:
+        return dtype if "b" in op.kinds else _reject_dtype(op, dtype)
+    if kind in "biu" and "f" in op.kinds and "i" not in op.kinds:
+        return _FLOAT64 if dtype.itemsize > 2 else _FLOAT32
+    return _reject_dtype(op, dtype)
+
+
+def _reject_dtype(op: Op, dtype: DType) -> DType:
+    names = {"b": "bool", "i": "signed int", "u": "unsigned int", "f": "float", "c": "complex"}
+    taken = ", ".join(names[kind] for kind in op.kinds)
+    raise DTypeError(
+        f"{op.name}: dtype {dtype} is not supported; it takes {taken}; "
+        "convert with x.astype(...) first"
+    )
+
+
+def promote(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Both operands as tensors of the one dtype in which the op computes."""
+    weak_a, weak_b = type(a) in _WEAK, type(b) in _WEAK
+    if weak_a and weak_b:
+        weak_a = weak_b = False
+    if not weak_a:
+        a = as_tensor(a, None, op.name)
+    if not weak_b:
+        b = as_tensor(b, None, op.name)
+    dtype = promoted_dtype(
+        type(a) if weak_a else a._value.dtype, type(b) if weak_b else b._value.dtype
+    )
+    dtype = accepted_dtype(op, dtype)
+    return (
+        constant(a, dtype) if weak_a else cast_tensor(a, dtype),
+        constant(b, dtype) if weak_b else cast_tensor(b, dtype),
+    )
+
+
+def promote_one(op: Op, a: Any) -> Tensor:
+    """The operand of a unary op as a tensor of a dtype that the op takes."""
+    a = as_tensor(a, None, op.name)
+    dtype: DType = a._value.dtype
+    return a if dtype.kind in op.kinds else cast_tensor(a, accepted_dtype(op, dtype))
+
+
+def _is_operand(x: Any) -> bool:
+    return (
+        type(x) in _WEAK
+        or isinstance(x, np.ndarray | np.generic | list | tuple | Tensor)
+        or hasattr(type(x), "__tapeline_tensor__")
+    )
+
+
+# Generated closures. {first} and {second} are the operands in the op's order.
+
+_BINARY = """
+def {name}(a, b):
+    {guard}
+    if busy[0]:
+        return slow(a, b)
+    x = a._value
+    y = b._value
+    dtype = x.dtype
+    if dtype is not y.dtype{dtypes}:
+        return slow(a, b)
+    {early}
+    r = kernel({x}, {y})
+    if type(r) is not ndarray:
+        r = asarray(r)
+    z = Tensor()
+    z._value = r
+    z._node = None
+    {record}
+    return z
+"""
+
+_BINARY_RECORD = """
+    p = a._node
+    q = b._node
+    if p is q is None:
+        return z
+    active = state.active
+    if active is None:
+        return z
+    if p is None:
+        hit = q.tapes
+    else:
+        hit = p.tapes
+        if q is not None and q.tapes is not hit:
+            hit = join(hit, q.tapes)
+    if hit is not active:
+        if hit is None:
+            return z
+        hit = meet(hit, active)
+        if hit is None:
+            return z
+    n = Node()
+    n.serial = next_serial()
+    n.op = op
+    n.attrs = ()
+    n.parents = ({p}, {q})
+    n.saved = save({x}, {y}, r)
+    n.rec = n.tapes = hit
+    hit.add(ref(n, hit.drop))
+    z._node = n
+"""
+
+_UNARY = """
+def {name}(a):
+    {guard}
+    if busy[0]:
+        return slow(a)
+    x = a._value
+    dtype = x.dtype
+    {dtypes}
+    {early}
+    r = kernel(x)
+    if type(r) is not ndarray:
+        r = asarray(r)
+    z = Tensor()
+    z._value = r
+    z._node = None
+    {record}
+    return z
+"""
+
+_UNARY_RECORD = """
+    p = a._node
+    if p is None:
+        return z
+    active = state.active
+    if active is None:
+        return z
+    hit = p.tapes
+    if hit is not active:
+        hit = meet(hit, active)
+        if hit is None:
+            return z
+    n = Node()
+    n.serial = next_serial()
+    n.op = op
+    n.attrs = ()
+    n.parents = (p,)
+    n.saved = save(x, r)
+    n.rec = n.tapes = hit
+    hit.add(ref(n, hit.drop))
+    z._node = n
+"""
+
+_GUARD_METHOD = """
+    if type(b) is not Tensor:
+        kind = type(b)
+        if (kind is float or kind is int) and (a._value.dtype is f32 or a._value.dtype is f64):
+            b = constant(b, a._value.dtype)
+        elif is_operand(b):
+            return slow(a, b)
+        else:
+            return NotImplemented
+"""
+_GUARD_FUNCTION = """
+    if type(a) is not Tensor or type(b) is not Tensor:
+        return slow(a, b)
+"""
+_GUARD_UNARY = """
+    if type(a) is not Tensor:
+        return slow(a)
+"""
+
+
+def make_binary(
+    op: Op, *, method: bool = False, reflected: bool = False, promote: Promote = promote
+) -> Callable[[Any, Any], Tensor]:
+    """A function `(a, b) -> op(a, b)`.
+
+    Parameters
+    ----------
+    op : Op
+        An op of two inputs and no attributes.
+    method : bool
+        The function is to be a method of tensors: `a` is a tensor, and an operand that it does not
+        know gives NotImplemented.
+    reflected : bool
+        Compute `op(b, a)` instead: for `__radd__` and the like. Implies `method`.
+    promote : function (op, a, b) -> (Tensor, Tensor)
+        Brings the operands, in the op's order, to the dtype in which the op computes.
+    """
+
+    def slow(a: Any, b: Any) -> Any:
+        return bind(op, promote(op, b, a) if reflected else promote(op, a, b))
+
+    order = {"x": "y", "y": "x", "p": "q", "q": "p"} if reflected else {}
+    order = {key: order.get(key, key) for key in "xypq"}
+    early, record = "", ""
+    if not (op.vjps or op.joint_vjp):
+        early = "\n    if a._node is not None or b._node is not None:\n        return slow(a, b)"
+    elif is_recorded(op):
+        record = _BINARY_RECORD.format(**order)
+    source = _BINARY.format(
+        name=f"{'r' if reflected else ''}{op.name}",
+        guard=_GUARD_METHOD if method or reflected else _GUARD_FUNCTION,
+        dtypes=" or (dtype is not f32 and dtype is not f64)",
+        early=early,
+        record=record,
+        x=order["x"],
+        y=order["y"],
+    )
+    made: Callable[..., Tensor] = _compile(op, source, slow)
+    return made
+
+
+def make_unary(op: Op) -> Callable[[Any], Tensor]:
+    """A function `a -> op(a)`, also good as a method of tensors; `op` has no attributes."""
+
+    def slow(a: Any) -> Any:
+        return bind(op, (promote_one(op, a),))
+
+    early, record = "", ""
+    if not (op.vjps or op.joint_vjp):
+        early = "\n    if a._node is not None:\n        return slow(a)"
+    elif is_recorded(op):
+        record = _UNARY_RECORD
+    source = _UNARY.format(
+        name=op.name,
+        guard=_GUARD_UNARY,
+        dtypes="if dtype is not f32 and dtype is not f64:\n        return slow(a)",
+        early=early,
+        record=record,
+    )
+    made: Callable[..., Tensor] = _compile(op, source, slow)
+    return made
+
+
+def _compile(op: Op, source: str, slow: Callable[..., Any]) -> Any:
+    """The function that `source` defines."""
+    scope: dict[str, Any] = {
+        "op": op, "kernel": op.kernel, "save": op.save, "slow": slow, "busy": BUSY, "state": STATE,
+        "Tensor": Tensor, "Node": Node, "ndarray": np.ndarray, "asarray": np.asarray, "join": join,
+        "meet": meet, "next_serial": next_serial, "ref": ref, "f32": _FLOAT32, "f64": _FLOAT64,
+        "constant": constant, "is_operand": _is_operand,
+    }  # fmt: skip
+    before = set(scope)
+    exec(compile(source, f"<operator {op.name}>", "exec"), scope)
+    (made,) = (scope[name] for name in scope if name not in before and name != "__builtins__")
+    return made
+
+
+# Changing a cell: `x += y` and `x[i] = v`
+
+_getitem: Callable[[Tensor, Any], Tensor]
+_setitem: Callable[[Tensor, Any, Any], Tensor]
+
+
+def make_inplace(sign: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The method for `x sign y` (`"+="`) that gives the cell of x the value of `function(x, y)`."""
+
+    def method(a: Tensor, b: Any) -> Any:
+        result = function(a, b)
+        if result is NotImplemented:
+            return result
+        value = a._value
+        if result.shape != value.shape:
+            raise ArgumentError(
+                f"x {sign} y: the result has shape {result.shape}, x has shape {value.shape}; "
+                "write x = x + y (with your operator) to get the broadcast result"
+            )
+        if result.dtype is not value.dtype:
+            if not np.can_cast(result.dtype, value.dtype, "same_kind"):
+                raise DTypeError(
+                    f"x {sign} y: the result has dtype {result.dtype}, which x of dtype "
+                    f"{value.dtype} cannot hold; convert x with x.astype({result.dtype}) first"
+                )
+            result = cast_tensor(result, value.dtype)
+        a._value = result._value
+        a._node = result._node
+        return a
+
+    method.__name__ = function.__name__
+    return method
+
+
+def install_indexing(
+    getitem: Callable[[Tensor, Any], Tensor], setitem: Callable[[Tensor, Any, Any], Tensor]
+) -> None:
+    """Give tensors `x[key]` and `x[key] = value`.
+
+    `setitem(x, key, value)` returns what `x` would be after the assignment, in the dtype of `x`.
+    """
+
+    def __setitem__(self: Tensor, key: Any, value: Any) -> None:
+        if write_unshared(self, key, value):
+            return
+        result = setitem(self, key, value)
+        self._value = result._value
+        self._node = result._node
+
+    attach_method("__getitem__", getitem)
+    attach_method("__setitem__", __setitem__)
+
+
+_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+def _references(cell: Tensor) -> int:
+    value = cell._value
+    return sys.getrefcount(value)
+
+
+def _unshared_references() -> int:
+    """What `_references` counts for an array that only its cell holds."""
+    return _references(wrap(np.zeros(1)))
+
+
+_UNSHARED = _unshared_references()
+
+
+def write_unshared(cell: Tensor, key: Any, value: Any) -> bool:
+    """Assign in place if nobody but the cell can see its array; False if it was not done.
+
+    Nobody else holds the array, it views no other memory, and the value has no history.
+    """
+    array = cell._value
+    if type(value) is Tensor:
+        if value._node is not None:
+            return False
+        value = value._value
+        if type(value) is not np.ndarray or value.dtype is not array.dtype:
+            return False
+    elif type(value) not in _WEAK or not _fits(value, array.dtype):
+        return False
+    if not (_GIL and cell._node is None and type(array) is np.ndarray and STATE.handler is None):
+        return False
+    if not _is_plain_key(key) or array.base is not None or not array.flags.writeable:
+        return False
+    del array
+    if _references(cell) != _UNSHARED:
+        return False
+    cell._value[key] = value
+    return True
+
+
+def _fits(number: complex, dtype: DType) -> bool:
+    return promoted_dtype(dtype, type(number)) is dtype
+
+
+def _is_plain_key(key: Any) -> bool:
+    if type(key) is tuple:
+        return all(_is_plain_key(part) for part in key)
+    if type(key) is slice:
+        return all(type(part) in (int, type(None)) for part in (key.start, key.stop, key.step))
+    return type(key) is int or key is Ellipsis

@@ -1,0 +1,416 @@
+"""The tensor: a cell that holds an immutable value, and the node that tells how it came about.
+
+The value is an `ndarray` that nobody writes to, or a symbol of a trace; the only thing this module
+asks of a symbol is `shape` and `dtype`. Arithmetic and the named methods are attached by the op
+files (see `operators`); nothing here runs an op by itself.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tapeline.runtime.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    SymbolicTensorError,
+)
+from tapeline.runtime.record import Node
+from tapeline.runtime.spec import DType, Shape, canonical_dtype
+
+_ndarray = np.ndarray
+
+
+class SupportsTensor(Protocol):
+    """What can stand for a tensor in any op, such as a Variable."""
+
+    def __tapeline_tensor__(self) -> Tensor: ...
+
+
+class Tensor:
+    """An n-dimensional array of one dtype that tapes and traces can follow.
+
+    Make one with `tl.asarray`, not with this class. Two tensors never see each other's changes:
+    `x[i] = v` and `x += y` give this cell a new value.
+    """
+
+    __slots__ = ("__weakref__", "_node", "_value")
+
+    _value: Any
+    _node: Node | None
+
+    __array_priority__: ClassVar[float] = 1000.0
+    __hash__ = object.__hash__
+
+    # What the value is like
+
+    @property
+    def shape(self) -> Shape:
+        """Extent of each dimension."""
+        return self._value.shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self._value.dtype  # type: ignore[no-any-return]
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._value.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        total = 1
+        for extent in self._value.shape:
+            total *= extent
+        return total
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self._value.dtype.itemsize  # type: ignore[no-any-return]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def device(self) -> Literal["cpu"]:
+        """Always "cpu"."""
+        return "cpu"
+
+    # The value itself; not there while tracing
+
+    def _concrete(self, what: str) -> npt.NDArray[Any]:
+        value = self._value
+        if type(value) is _ndarray:
+            return value
+        return _reject_symbolic(self, what)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The values as a NumPy array that cannot be written to, without a copy."""
+        view = self._concrete("x.numpy()").view()
+        view.flags.writeable = False
+        return view
+
+    def item(self, *index: int) -> Any:
+        """One element as a Python scalar; the only one, or the one at `index`."""
+        return self._concrete("x.item()").item(*index)
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python scalars."""
+        return self._concrete("x.tolist()").tolist()
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        value = self._concrete("np.asarray(x)")
+        if copy or (dtype is not None and np.dtype(dtype) != value.dtype):
+            if copy is False:
+                raise ArgumentError(
+                    f"np.asarray(x, copy=False): dtype {np.dtype(dtype)} is not the tensor's "
+                    f"{value.dtype}, so a copy is needed; leave copy out"
+                )
+            return np.array(value, dtype=dtype, copy=True)
+        return self.numpy()
+
+    def __bool__(self) -> bool:
+        return bool(self._concrete("bool(x)"))
+
+    def __int__(self) -> int:
+        return int(self._concrete("int(x)"))
+
+    def __float__(self) -> float:
+        return float(self._concrete("float(x)"))
+
+    def __complex__(self) -> complex:
+        return complex(self._concrete("complex(x)"))
+
+    def __index__(self) -> int:
+        return operator.index(self._concrete("x as an index"))
+
+    def __len__(self) -> int:
+        shape = self._value.shape
+        if not shape:
+            raise ArgumentTypeError("len(x): a 0-d tensor has no length")
+        return shape[0]  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._value.shape:
+            raise ArgumentTypeError("iteration over a 0-d tensor; use x.item()")
+        return (self[index] for index in range(self._value.shape[0]))
+
+    def __contains__(self, item: Any) -> bool:
+        values = self._concrete("item in x")
+        return bool(np.any(values == (item.numpy() if type(item) is Tensor else item)))
+
+    def __format__(self, spec: str) -> str:
+        if spec and not self._value.shape:
+            return format(self.item(), spec)
+        return format(str(self), spec)
+
+    def __repr__(self) -> str:
+        value = self._value
+        tail = f"shape={value.shape}, dtype={value.dtype}"
+        if type(value) is not _ndarray:
+            return f"tl.Tensor({value!r}, {tail})"
+        text = np.array2string(value, prefix="tl.Tensor(")
+        return f"tl.Tensor({text}, {tail})"
+
+    # Copies
+
+    def __copy__(self) -> Tensor:
+        return wrap(self._concrete("copy.copy(x)"), self._node)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        return wrap(self._concrete("copy.deepcopy(x)").copy())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return wrap, (self._concrete("pickle.dumps(x)"),)
+
+    # NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        function = NUMPY_FUNCTIONS.get(ufunc)
+        if function is None or method != "__call__":
+            name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+            raise ArgumentTypeError(
+                f"np.{name} has no counterpart for tensors; use x.numpy() to compute outside of "
+                "tapes and traces"
+            )
+        out = kwargs.pop("out", None)
+        result = function(*inputs, **kwargs)
+        return result if out is None else _store(ufunc, result, out)
+
+    def __array_function__(
+        self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any
+    ) -> Any:
+        function = NUMPY_FUNCTIONS.get(func)
+        if function is not None:
+            return function(*args, **kwargs)
+        if func in _ABOUT_ARRAYS:
+            return func(*[_plain(arg) for arg in args], **kwargs)
+        raise ArgumentTypeError(
+            f"np.{func.__name__} has no counterpart for tensors; use x.numpy() to compute outside "
+            "of tapes and traces"
+        )
+
+    if TYPE_CHECKING:  # attached by the op files
+
+        @property
+        def T(self) -> Tensor: ...
+        @property
+        def mT(self) -> Tensor: ...
+        @property
+        def real(self) -> Tensor: ...
+        @property
+        def imag(self) -> Tensor: ...
+
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __rfloordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __rmod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __rand__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __ror__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __rxor__(self, other: Any) -> Tensor: ...
+        def __lshift__(self, other: Any) -> Tensor: ...
+        def __rshift__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __pos__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __setitem__(self, key: Any, value: Any) -> None: ...
+
+        sum: Callable[..., Tensor]
+        prod: Callable[..., Tensor]
+        mean: Callable[..., Tensor]
+        var: Callable[..., Tensor]
+        std: Callable[..., Tensor]
+        max: Callable[..., Tensor]
+        min: Callable[..., Tensor]
+        any: Callable[..., Tensor]
+        all: Callable[..., Tensor]
+        argmax: Callable[..., Tensor]
+        argmin: Callable[..., Tensor]
+        cumsum: Callable[..., Tensor]
+        reshape: Callable[..., Tensor]
+        transpose: Callable[..., Tensor]
+        swapaxes: Callable[..., Tensor]
+        squeeze: Callable[..., Tensor]
+        ravel: Callable[..., Tensor]
+        flatten: Callable[..., Tensor]
+        repeat: Callable[..., Tensor]
+        take: Callable[..., Tensor]
+        astype: Callable[..., Tensor]
+        conj: Callable[..., Tensor]
+        clip: Callable[..., Tensor]
+        round: Callable[..., Tensor]
+        dot: Callable[..., Tensor]
+
+        def __eq__(self, other: object) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
+
+
+TensorLike: TypeAlias = "Tensor | SupportsTensor | npt.ArrayLike"
+"""Whatever `as_tensor` takes: a tensor, a Variable, an array, a scalar, nested sequences."""
+
+NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+_ABOUT_ARRAYS = frozenset(
+    {
+        np.allclose, np.array2string, np.array_equal, np.array_repr, np.array_str,
+        np.may_share_memory, np.ndim, np.result_type, np.shape, np.shares_memory, np.size,
+    }
+)  # fmt: skip
+
+
+def register_ufunc(ufunc: Any, function: Callable[..., Any]) -> None:
+    """Let `function` answer for a NumPy ufunc or function (`np.sin`, `np.sum`) given tensors."""
+    NUMPY_FUNCTIONS[ufunc] = function
+
+
+def wrap(value: Any, node: Node | None = None) -> Tensor:
+    """A tensor that holds `value` itself. The caller promises that nobody writes to the value."""
+    tensor = Tensor()
+    tensor._value = value
+    tensor._node = node
+    return tensor
+
+
+_CONVERSIONS: dict[str, Callable[..., Tensor]] = {}
+
+
+def install_conversions(
+    *,
+    cast: Callable[[Tensor, DType], Tensor] | None = None,
+    stack: Callable[[list[Any]], Tensor] | None = None,
+) -> None:
+    """Tell `as_tensor` the functions of the op files: change the dtype, stack along a new first
+    axis."""
+    for name, function in (("cast", cast), ("stack", stack)):
+        if function is not None:
+            _CONVERSIONS[name] = function
+
+
+def cast_tensor(tensor: Tensor, dtype: DType) -> Tensor:
+    """The tensor in another dtype, through the `cast` op."""
+    return tensor if tensor._value.dtype is dtype else _CONVERSIONS["cast"](tensor, dtype)
+
+
+def as_tensor(
+    x: TensorLike, dtype: npt.DTypeLike | None = None, argument: str = "asarray"
+) -> Tensor:
+    """`x` as a tensor: itself if it is one, else a copy of its values.
+
+    Parameters
+    ----------
+    x : Tensor, Variable, array, scalar or nested sequence
+        Sequences may hold tensors; gradients flow to them.
+    dtype : dtype-like, optional
+        Wanted element type; by default that of `x`.
+    argument : str
+        What error messages call `x`: the op, or the op and the argument.
+
+    Raises
+    ------
+    DTypeError
+        If the values have a dtype that Tapeline does not have.
+    ArgumentTypeError
+        If `x` is nothing that a tensor can be made of.
+    """
+    wanted = None if dtype is None else canonical_dtype(dtype)
+    if type(x) is not Tensor:
+        hook = getattr(type(x), "__tapeline_tensor__", None)
+        if hook is not None:
+            x = hook(x)
+        elif isinstance(x, list | tuple) and _holds_tensor(x):
+            x = _CONVERSIONS["stack"](list(x))
+        else:
+            return wrap(_array_of(x, wanted, argument))
+    assert type(x) is Tensor
+    return x if wanted is None else cast_tensor(x, wanted)
+
+
+def _array_of(x: Any, wanted: DType | None, argument: str) -> npt.NDArray[Any]:
+    if x is None or isinstance(x, str | bytes | dict | set):
+        raise ArgumentTypeError(
+            f"{argument}: expected a tensor, an array, a number or nested lists of numbers, "
+            f"got {type(x).__name__} {x!r}"
+        )
+    try:
+        found = np.array(x, dtype=wanted, order="C")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentTypeError(
+            f"{argument}: no tensor can be made of {type(x).__name__} {_short(x)}: {error}"
+        ) from None
+    if wanted is None and found.dtype.kind not in "biufc":
+        raise DTypeError(
+            f"{argument}: {type(x).__name__} {_short(x)} has dtype {found.dtype}; expected numbers"
+        )
+    dtype = canonical_dtype(found.dtype, argument)
+    return found if found.dtype is dtype else found.astype(dtype, order="C")
+
+
+def _short(x: Any) -> str:
+    text = repr(x)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _holds_tensor(items: Any) -> bool:
+    for item in items:
+        if type(item) is Tensor or hasattr(type(item), "__tapeline_tensor__"):
+            return True
+        if isinstance(item, list | tuple) and _holds_tensor(item):
+            return True
+    return False
+
+
+def _plain(x: Any) -> Any:
+    return x.numpy() if type(x) is Tensor else x
+
+
+def _store(ufunc: np.ufunc, result: Any, out: tuple[Any, ...]) -> Any:
+    """Serve `array += tensor`: the result goes into the caller's own array."""
+    (target,) = out
+    if type(target) is Tensor:
+        raise ArgumentTypeError(
+            f"np.{ufunc.__name__}: out= cannot be a tensor; use the result that is returned"
+        )
+    np.copyto(target, result.numpy(), casting="same_kind")
+    return target
+
+
+def _reject_symbolic(tensor: Tensor, what: str) -> NoReturn:
+    value = tensor._value
+    raise SymbolicTensorError(
+        f"{what}: the tensor {value!r} of shape {value.shape} and dtype {value.dtype} is symbolic: "
+        "while a function is traced its tensors have no values yet. Use tl.where instead of `if`, "
+        "or compute the Python value outside of the function and pass it in"
+    )
