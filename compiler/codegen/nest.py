@@ -100,6 +100,8 @@ class KernelFunction:
     text: str
     declarations: frozenset[str]
     slots: tuple[str, ...]
+    definitions: tuple[tuple[str, str], ...] = ()
+    """Global tables and helper functions that the text uses: (key, text), once per module."""
 
 
 @dataclass(frozen=True, slots=True)
