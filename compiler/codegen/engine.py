@@ -17,6 +17,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from tapeline.compiler.codegen.target import Target, host_target
 from tapeline.runtime.errors import TapelineError
 
 _OPT_LEVEL = 2
@@ -74,13 +75,14 @@ class CompiledModule:
 class Engine:
     """The process's code generator; safe to use from many threads. Get it by `get_engine()`."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target | None = None) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.lock = threading.RLock()
-        self._machine = host_machine()
+        self.target = target or host_target()
+        self._machine = machine_for(self.target)
         self._jit = llvm.create_lljit_compiler(
-            host_machine(), use_jit_link=True, suppress_errors=True
+            machine_for(self.target), use_jit_link=True, suppress_errors=True
         )
         self._names = itertools.count()
         self._dead: list[llvm.ResourceTracker] = []
@@ -154,15 +156,11 @@ class Engine:
             self._dead.pop().close()
 
 
-def host_machine() -> llvm.TargetMachine:
-    """A target machine for this processor, all its features included."""
+def machine_for(cpu: Target) -> llvm.TargetMachine:
+    """A target machine for that processor, all its features included."""
     target = llvm.Target.from_triple(llvm.get_process_triple())
     return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=_OPT_LEVEL,
-        jit=True,
-        codemodel="jitdefault",
+        cpu=cpu.cpu, features=cpu.features, opt=_OPT_LEVEL, jit=True, codemodel="jitdefault"
     )
 
 

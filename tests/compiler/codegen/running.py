@@ -8,10 +8,10 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from tapeline.compiler.codegen.builder import Builder
+from tapeline.compiler.codegen.engine import Engine
 from tapeline.compiler.codegen.parts import ModuleParts
 from tapeline.compiler.codegen.target import Target, host_target, named_target
 from tapeline.compiler.codegen.values import Value, code_of, size_of
@@ -28,23 +28,9 @@ _numbers = count()
 
 
 @cache
-def _engine(target: Target) -> tuple[Any, Any]:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=target.cpu, features=target.features, opt=2, jit=True
-    )
-    return llvm.create_lljit_compiler(machine, use_jit_link=False), machine
-
-
-def compile_text(text: str, name: str, target: Target) -> Any:
-    """The address of a function of a module, and what keeps it alive."""
-    module = llvm.parse_assembly(text)
-    module.verify()
-    jit, machine = _engine(target)
-    builder = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(module))
-    library = builder.add_current_process().export_symbol(name).link(jit, f"lib{next(_numbers)}")
-    return library[name], library
+def engine_for(target: Target) -> Engine:
+    """An engine that compiles for a target."""
+    return Engine(target)
 
 
 def elementwise_text(
@@ -90,9 +76,9 @@ def run_elementwise(
     name = f"kernel{next(_numbers)}"
     inputs = [x.dtype for x in arrays]
     text = elementwise_text(emit, inputs, np.dtype(output), lanes, name, target)
-    address, library = compile_text(text, name, target)
+    module = engine_for(target).compile_module(text, {}, [name])
     signature = [ctypes.c_void_p] * (len(arrays) + 1) + [ctypes.c_int64]
-    function = ctypes.CFUNCTYPE(None, *signature)(address)
+    function = ctypes.CFUNCTYPE(None, *signature)(module.address(name))
     function(*(x.ctypes.data for x in arrays), out.ctypes.data, padded)
-    del library
+    del module  # only now may the code be freed
     return out[:n]

@@ -1,12 +1,12 @@
-"""Value operations, compiled, against NumPy: bit for bit, on edge values, for several lane counts."""
+"""Value operations, compiled, against NumPy: bit for bit, on edge values, several lane counts."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.compiler.codegen.running import BASELINE, HOST, NARROW, Array, run_elementwise
 
 from tapeline.compiler.codegen.target import Target
-from tests.compiler.codegen.running import BASELINE, HOST, NARROW, Array, run_elementwise
 
 INTS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 FLOATS = ("f4", "f8")
