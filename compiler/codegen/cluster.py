@@ -1,7 +1,9 @@
 """Which nodes are computed together: from a graph to clusters, each of which becomes one loop nest.
 
-A cluster has an iteration space; every fused value has a map from its own dimensions to that space. Nodes
-that cannot be fused (matrix products, host calls) are clusters of their own. The result is a list of clusters
+A cluster has an iteration space; every fused value has a map from its own dimensions to that space.
+Nodes
+that cannot be fused (matrix products, host calls) are clusters of their own. The result is a list
+of clusters
 in an order in which they can run. Nothing here emits.
 """
 
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tapeline.compiler.codegen.views import dimension_map
 from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.runtime.op import IndexMap, Pointwise, Reduction
 from tapeline.runtime.spec import Shape, TensorSpec
 
@@ -36,9 +39,12 @@ class Cluster:
     axes: tuple[int, ...] | None = None
     maps: dict[int, DimensionMap] = field(default_factory=dict)
     phases: dict[int, int] = field(default_factory=dict)
-    """How many reductions lie before a value; the elements of phase 1 wait for a row's first reduction."""
+    """How many reductions lie before a value; the elements of phase 1 wait for a row's first
+    reduction."""
     varies: dict[int, frozenset[int]] = field(default_factory=dict)
     """The axes of the space along which a value changes."""
+    arguments: dict[int, DimensionMap] = field(default_factory=dict)
+    """The map of what a reduction reduces."""
     needs: set[int] = field(default_factory=set)
     """Clusters whose results this one reads."""
 
@@ -58,7 +64,9 @@ def is_view(graph: Graph, node: int) -> bool:
     return isinstance(graph.ops[node].lowering, IndexMap)
 
 
-_COMPLEX = "c"
+def is_source(graph: Graph, node: int) -> bool:
+    """Whether a node's value is given: an input of the graph or a constant."""
+    return graph.ops[node] is PLACEHOLDER or graph.ops[node] is CONSTANT
 
 
 def is_fusible(graph: Graph, node: int) -> bool:
@@ -70,7 +78,7 @@ def is_fusible(graph: Graph, node: int) -> bool:
     if not isinstance(spec, TensorSpec):
         return False
     specs = [spec, *(_static(graph.specs[i]) for i in graph.inputs[node])]
-    return all(s.dtype.kind != _COMPLEX for s in specs)
+    return all(s.dtype.kind != "c" for s in specs)
 
 
 class ClusterBuilder:
@@ -86,7 +94,10 @@ class ClusterBuilder:
         """All clusters, in an order in which they can run."""
         graph = self.graph
         for node in range(len(graph.ops)):
-            if graph.is_source(node) or is_view(graph, node):
+            if is_source(graph, node) or is_view(graph, node):
+                continue
+            if graph.ops[node] is PICK:
+                self.home[node] = self.home[graph.inputs[node][0]]
                 continue
             if not (is_fusible(graph, node) and self._place(node)):
                 self._open(node)
@@ -132,7 +143,8 @@ class ClusterBuilder:
         return False
 
     def _absorb(self, into: Cluster, node: int, others: Iterable[int]) -> None:
-        """Merges further producers over the same space that feed only `into`, so that `node` reads no memory."""
+        """Merges further producers over the same space that feed only `into`, so that `node` reads
+        no memory."""
         for number in sorted(others):
             other = self.clusters[number]
             if not other.is_fused or other.space != into.space:
@@ -174,6 +186,7 @@ class ClusterBuilder:
     def _merge(self, into: Cluster, other: Cluster) -> None:
         into.nodes = sorted({*into.nodes, *other.nodes})
         into.maps = {**other.maps, **into.maps}
+        into.arguments = {**other.arguments, **into.arguments}
         into.phases = {**other.phases, **into.phases}
         into.varies = {**other.varies, **into.varies}
         into.axes = into.axes if into.axes is not None else other.axes
@@ -187,7 +200,8 @@ class ClusterBuilder:
                 cluster.needs.add(into.number)
 
     def _reaches(self, start: Iterable[int], goal: int) -> bool:
-        """Whether any cluster of `start` needs `goal`, directly or not. Gives up, saying yes, after a limit."""
+        """Whether any cluster of `start` needs `goal`, directly or not. Gives up, saying yes, after
+        a limit."""
         stack, seen = list(start), set(start)
         while stack:
             if len(seen) > SEARCH_LIMIT:
@@ -203,7 +217,8 @@ class ClusterBuilder:
     # ---- does a node fit into a cluster?
 
     def _map_inside(self, cluster: Cluster, value: int) -> DimensionMap | None:
-        """The dimension map of a value computed in the cluster, or of a view of one; None if it has none."""
+        """The dimension map of a value computed in the cluster, or of a view of one; None if it has
+        none."""
         known = cluster.maps.get(value)
         if known is not None or not is_view(self.graph, value):
             return known
@@ -238,14 +253,13 @@ class ClusterBuilder:
             return self._join_reduction(cluster, node, inside)
         return self._join_pointwise(cluster, node, inside)
 
-    def _join_pointwise(
-        self, cluster: Cluster, node: int, inside: dict[int, DimensionMap]
-    ) -> bool:
+    def _join_pointwise(self, cluster: Cluster, node: int, inside: dict[int, DimensionMap]) -> bool:
         shape = _static(self.graph.specs[node]).static_shape
         dimensions = self._match(cluster, shape, inside)
         if dimensions is None:
             return False
-        phase, varies = 0, set()
+        phase = 0
+        varies: set[int] = set()
         for value in self.graph.inputs[node]:
             if value in inside:
                 base = self.base(value)
@@ -254,7 +268,9 @@ class ClusterBuilder:
             else:
                 own = _static(self.graph.specs[value]).static_shape
                 aligned = self._aligned(dimensions, len(own))
-                varies |= {a for a, extent in zip(aligned, own, strict=True) if extent > 1 and a >= 0}
+                varies |= {
+                    a for a, extent in zip(aligned, own, strict=True) if extent > 1 and a >= 0
+                }
         axes = cluster.axes or ()
         if phase and (varies & set(axes)) and not self._rows_fit(cluster, axes):
             return False
@@ -292,9 +308,7 @@ class ClusterBuilder:
         )
         return tuple(result) if fits else None
 
-    def _join_reduction(
-        self, cluster: Cluster, node: int, inside: dict[int, DimensionMap]
-    ) -> bool:
+    def _join_reduction(self, cluster: Cluster, node: int, inside: dict[int, DimensionMap]) -> bool:
         (value,) = self.graph.inputs[node]
         shape = _static(self.graph.specs[value]).static_shape
         dimensions = self._match(cluster, shape, inside)
@@ -303,15 +317,20 @@ class ClusterBuilder:
         reduced, keepdims = self.graph.attrs[node]
         assert isinstance(reduced, tuple)
         axes = tuple(sorted(dimensions[d] for d in reduced if shape[d] != 1))
-        if not axes or (cluster.axes is not None and cluster.axes != axes):
-            # Over extents of one there is nothing to reduce; such nodes keep a nest of their own.
-            if cluster.nodes:
-                return False
-            axes = axes or tuple(d for d in reduced if dimensions[d] >= 0)
         phase, varies = 0, {a for a in dimensions if a >= 0}
         if value in inside:
             base = self.base(value)
             phase, varies = cluster.phases[base], set(cluster.varies[base])
+        kept = tuple(
+            -1 if d in reduced else a
+            for d, a in enumerate(dimensions)
+            if keepdims or d not in reduced
+        )
+        if not axes:  # over extents of one: nothing is reduced
+            cluster.arguments[node] = dimensions
+            return self._accept(cluster, node, kept, phase, frozenset(varies))
+        if cluster.axes is not None and cluster.axes != axes:
+            return False
         if not set(axes) <= varies and cluster.nodes:
             return False
         late = phase or any(
@@ -319,16 +338,13 @@ class ClusterBuilder:
         )
         if late and not self._rows_fit(cluster, axes):
             return False
-        kept = tuple(
-            -1 if d in reduced else a
-            for d, a in enumerate(dimensions)
-            if keepdims or d not in reduced
-        )
         cluster.axes = axes
+        cluster.arguments[node] = dimensions
         return self._accept(cluster, node, kept, phase + 1, frozenset(varies - set(axes)))
 
     def _rows_fit(self, cluster: Cluster, axes: tuple[int, ...]) -> bool:
-        """Whether the reduced axes are rows: the last ones of the space, and short enough to stay in cache."""
+        """Whether the reduced axes are rows: the last ones of the space, and short enough to stay
+        in cache."""
         assert cluster.space is not None
         ndim = len(cluster.space)
         length = 1
@@ -337,7 +353,12 @@ class ClusterBuilder:
         return axes == tuple(range(ndim - len(axes), ndim)) and length <= MAX_ROW
 
     def _accept(
-        self, cluster: Cluster, node: int, dimensions: DimensionMap, phase: int, varies: frozenset[int]
+        self,
+        cluster: Cluster,
+        node: int,
+        dimensions: DimensionMap,
+        phase: int,
+        varies: frozenset[int],
     ) -> bool:
         cluster.nodes.append(node)
         cluster.maps[node] = dimensions
@@ -349,7 +370,8 @@ class ClusterBuilder:
     # ---- order
 
     def _ordered(self) -> list[Cluster]:
-        """Clusters in dependency order; among ready ones the oldest first, effects in program order."""
+        """Clusters in dependency order; among ready ones the oldest first, effects in program
+        order."""
         last_effect: int | None = None
         for number in sorted(self.clusters):
             cluster = self.clusters[number]

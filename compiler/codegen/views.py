@@ -1,7 +1,9 @@
 """Index maps of view ops, learnt from their NumPy kernels, and their effect on memory layouts.
 
-A view op reads no element, so its kernel can run on an array that has a shape and strides but no memory.
-Where it lands tells the map. Only contiguous stand-ins are used: a kernel never has a reason to copy those.
+A view op reads no element, so its kernel can run on an array that has a shape and strides but no
+memory.
+Where it lands tells the map. Only contiguous stand-ins are used: a kernel never has a reason to
+copy those.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from tapeline.runtime.spec import Shape
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the elements of an array lie in its buffer: byte offset and byte stride per dimension."""
+    """Where the elements of an array lie in its buffer: byte offset and byte stride per
+    dimension."""
 
     offset: int
     strides: tuple[int, ...]
@@ -27,7 +30,8 @@ class Layout:
 class IndexMapping:
     """Each output dimension walks along one input dimension.
 
-    `start[k]` is the first index along input dimension k; output dimension d moves `steps[d]` elements along
+    `start[k]` is the first index along input dimension k; output dimension d moves `steps[d]`
+    elements along
     input dimension `sources[d]` (-1: it is a broadcast or has one element).
     """
 
@@ -68,7 +72,8 @@ def _on_contiguous(op: Op, attrs: Attrs, shape: Shape) -> tuple[int, tuple[int, 
 
 @lru_cache(maxsize=4096)
 def index_mapping(op: Op, attrs: Attrs, shape: Shape) -> IndexMapping | None:
-    """The map of a view op over inputs of this shape; None where a dimension mixes several of the input."""
+    """The map of a view op over inputs of this shape; None where a dimension mixes several of the
+    input."""
     if 0 in shape:
         return None
     offset, strides, out_shape = _on_contiguous(op, attrs, shape)
@@ -104,24 +109,21 @@ def index_mapping(op: Op, attrs: Attrs, shape: Shape) -> IndexMapping | None:
         sources.append(source)
         steps.append(step)
     inside = all(
-        0 <= low and high < extent for low, high, extent in zip(lowest, highest, shape, strict=True)
+        low >= 0 and high < extent for low, high, extent in zip(lowest, highest, shape, strict=True)
     )
     return IndexMapping(tuple(start), tuple(sources), tuple(steps)) if inside else None
 
 
-def view_layout(
-    op: Op, attrs: Attrs, shape: Shape, itemsize: int, layout: Layout
-) -> Layout | None:
-    """The layout of the view of an array with this shape and layout; None where a copy has to be made first."""
+def view_layout(op: Op, attrs: Attrs, shape: Shape, itemsize: int, layout: Layout) -> Layout | None:
+    """The layout of the view of an array with this shape and layout; None where a copy has to be
+    made first."""
     if 0 in shape or is_dense(shape, layout, itemsize):
         start, strides, _ = _on_contiguous(op, attrs, shape)
         return Layout(layout.offset + start * itemsize, tuple(s * itemsize for s in strides))
     mapping = index_mapping(op, attrs, shape)
     if mapping is None:
         return None
-    offset = layout.offset + sum(
-        i * s for i, s in zip(mapping.start, layout.strides, strict=True)
-    )
+    offset = layout.offset + sum(i * s for i, s in zip(mapping.start, layout.strides, strict=True))
     strides = tuple(
         0 if source < 0 else layout.strides[source] * step
         for source, step in zip(mapping.sources, mapping.steps, strict=True)
@@ -130,10 +132,14 @@ def view_layout(
 
 
 def dimension_map(op: Op, attrs: Attrs, shape: Shape, out_shape: Shape) -> tuple[int, ...] | None:
-    """For a view that only drops, adds, permutes or broadcasts dimensions: the input dimension per output
+    """For a view that only drops, adds, permutes or broadcasts dimensions: the input dimension per
+    output
     dimension (-1: new, or of one element); None for any other view."""
     mapping = index_mapping(op, attrs, shape)
-    if mapping is None or any(mapping.start):
+    if mapping is None:
+        return None
+    dropped = (extent for k, extent in enumerate(shape) if k not in mapping.sources)
+    if any(mapping.start) or any(extent != 1 for extent in dropped):
         return None
     for source, step, extent in zip(mapping.sources, mapping.steps, out_shape, strict=True):
         if source >= 0 and (step != 1 or extent != shape[source]):

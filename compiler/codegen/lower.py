@@ -1,0 +1,442 @@
+"""From an optimized graph to a program: which values get memory, and what each step computes.
+
+The inputs' layouts are part of the question, so a transposed array is read in place. Nothing here
+emits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from tapeline.compiler.codegen.cluster import Cluster, ClusterBuilder, is_source, is_view
+from tapeline.compiler.codegen.nest import Nest, Operand, Step, StepKind
+from tapeline.compiler.codegen.program import (
+    Buffer,
+    BufferKind,
+    HostStep,
+    MatmulStep,
+    NestStep,
+    Placed,
+    Program,
+    ProgramStep,
+)
+from tapeline.compiler.codegen.views import Layout, dense_layout, view_layout
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.structure_ops import PICK
+from tapeline.runtime.op import Assembly, LibraryCall, Pointwise, Reduction, ScalarEmitter
+from tapeline.runtime.spec import DType, Shape, TensorSpec
+
+_BOOL = np.dtype(bool)
+_MATMUL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def _copy(_: ScalarEmitter[Any], value: Any) -> Any:
+    return value
+
+
+def cast_step(dtype: DType, value: int) -> Step:
+    """A step that converts a value."""
+    return Step("map", dtype, (value,), lambda b, x: b.cast(x, dtype), ("cast", dtype.str))
+
+
+def constant_step(value: complex, dtype: DType) -> Step:
+    """A step that yields a constant."""
+    key = ("constant", dtype.str, repr(value))
+    return Step("map", dtype, (), lambda b: b.constant(value, dtype), key)
+
+
+class NestBuilder:
+    """Collects the operands and steps of one nest; values are numbered when it is done."""
+
+    def __init__(self, space: Shape, axes: tuple[int, ...]) -> None:
+        self.space = space
+        self.axes = axes
+        self.sources: list[Operand] = []
+        self.source_buffers: list[int] = []
+        self.steps: list[Step] = []
+        self.stores: list[tuple[int, Operand, int]] = []
+        self._known: dict[Any, int] = {}
+
+    # Values are held as -1 - k for source k and k for step k until the number of sources is known.
+
+    def read(self, placed: Placed, axes_of: Sequence[int]) -> int:
+        """The value at `placed`, whose dimension d runs along axis `axes_of[d]` (-1: one
+        element)."""
+        strides = [0] * len(self.space)
+        for d, axis in enumerate(axes_of):
+            if axis >= 0 and placed.spec.static_shape[d] != 1:
+                strides[axis] = placed.layout.strides[d]
+        operand = Operand(placed.spec.dtype, tuple(strides), placed.layout.offset)
+        key = (placed.buffer, operand)
+        found = self._known.get(key)
+        if found is None:
+            self.sources.append(operand)
+            self.source_buffers.append(placed.buffer)
+            found = self._known[key] = -len(self.sources)
+        return found
+
+    def step(self, step: Step) -> int:
+        """A further step; equal constants are shared."""
+        if not step.args and step.kind == "map":
+            found = self._known.get(step.key)
+            if found is not None:
+                return found
+            self._known[step.key] = len(self.steps)
+        self.steps.append(step)
+        return len(self.steps) - 1
+
+    def store(self, value: int, placed: Placed, axes_of: Sequence[int]) -> None:
+        """Stores a value at `placed`."""
+        strides = [0] * len(self.space)
+        for d, axis in enumerate(axes_of):
+            if axis >= 0:
+                strides[axis] = placed.layout.strides[d]
+        operand = Operand(placed.spec.dtype, tuple(strides), placed.layout.offset)
+        self.stores.append((value, operand, placed.buffer))
+
+    def build(self) -> tuple[Nest, tuple[int, ...]]:
+        """The nest, and the buffer of each operand."""
+        n = len(self.sources)
+
+        def number(value: int) -> int:
+            return -1 - value if value < 0 else n + value
+
+        steps = tuple(
+            Step(s.kind, s.dtype, tuple(map(number, s.args)), s.emit, s.key, s.axis)
+            for s in self.steps
+        )
+        operands = (*self.sources, *(operand for _, operand, _ in self.stores))
+        buffers = (*self.source_buffers, *(buffer for _, _, buffer in self.stores))
+        results = tuple(number(value) for value, _, _ in self.stores)
+        return Nest(self.space, self.axes, operands, n, steps, results), buffers
+
+
+class Lowering:
+    """One lowering; `lower_graph` is the way in."""
+
+    def __init__(self, graph: Graph, layouts: Sequence[Layout | None]) -> None:
+        self.graph = graph
+        self.layouts = layouts
+        self.buffers: list[Buffer] = []
+        self.counts: dict[BufferKind, int] = {}
+        self.steps: list[ProgramStep] = []
+        self.places: dict[int, Placed] = {}
+        self.builder = ClusterBuilder(graph)
+        self.picks = {
+            (graph.inputs[node][0], cast(int, graph.attrs[node][0])): node
+            for node, op in enumerate(graph.ops)
+            if op is PICK
+        }
+
+    def run(self) -> Program:
+        graph = self.graph
+        clusters = self.builder.run()
+        inputs = []
+        for node, layout in zip(graph.placeholders, self.layouts, strict=True):
+            spec = graph.spec(node)
+            placed = Placed(
+                self._buffer("input", spec.nbytes),
+                layout or dense_layout(spec.static_shape, spec.dtype.itemsize),
+                spec,
+            )
+            self.places[node] = placed
+            inputs.append(placed)
+        copies = self._place_outputs()
+        needed = self._materialized()
+        for cluster in clusters:
+            if cluster.is_fused:
+                self._lower_fused(cluster, needed)
+            else:
+                self._lower_single(cluster.nodes[0])
+        for node, target in copies:
+            self._copy(self.place(node), target, "copy")
+        specs = tuple(graph.spec(node) for node in graph.outputs)
+        return Program(graph.name, tuple(self.buffers), tuple(self.steps), tuple(inputs), specs)
+
+    # ---- memory
+
+    def _buffer(self, kind: BufferKind, nbytes: int, index: int | None = None) -> int:
+        if index is None:
+            index = self.counts.get(kind, 0)
+            self.counts[kind] = index + 1
+        self.buffers.append(Buffer(kind, index, nbytes))
+        return len(self.buffers) - 1
+
+    def _dense(self, spec: TensorSpec, kind: BufferKind, index: int | None = None) -> Placed:
+        layout = dense_layout(spec.static_shape, spec.dtype.itemsize)
+        return Placed(self._buffer(kind, spec.nbytes, index), layout, spec)
+
+    def _place_outputs(self) -> list[tuple[int, Placed]]:
+        """Gives outputs their buffers; returns the (value, place) pairs that have to be copied
+        there."""
+        copies: list[tuple[int, Placed]] = []
+        for index, node in enumerate(self.graph.outputs):
+            spec = self.graph.spec(node)
+            placed = self._dense(spec, "output", index)
+            base = self.builder.base(node)
+            if base in self.places or is_source(self.graph, base):
+                copies.append((node, placed))
+                continue
+            own = self.graph.spec(base)
+            whole = self._layout_in(base, node, Placed(placed.buffer, dense_layout(
+                own.static_shape, own.dtype.itemsize), own))  # fmt: skip
+            if own.size == spec.size and whole == placed.layout:
+                self.places[base] = Placed(
+                    placed.buffer, dense_layout(own.static_shape, own.dtype.itemsize), own
+                )
+            else:
+                copies.append((node, placed))
+        return copies
+
+    def _layout_in(self, base: int, node: int, placed: Placed) -> Layout | None:
+        """The layout of a view `node` of `base` when the base lies at `placed`."""
+        chain = []
+        while node != base:
+            chain.append(node)
+            node = self.graph.inputs[node][0]
+        layout = placed.layout
+        for view in reversed(chain):
+            source = self.graph.spec(self.graph.inputs[view][0])
+            found = view_layout(
+                self.graph.ops[view], self.graph.attrs[view], source.static_shape,
+                source.dtype.itemsize, layout,
+            )  # fmt: skip
+            if found is None:
+                return None
+            layout = found
+        return layout
+
+    def place(self, node: int) -> Placed:
+        """Where a value lies; makes a dense copy where a view of a strided array needs one."""
+        known = self.places.get(node)
+        if known is not None:
+            return known
+        spec = self.graph.spec(node)
+        constant = self.graph.constant_value(node)
+        if constant is not None:
+            placed = self._dense(spec, "constant", cast(int, self.graph.attrs[node][0]))
+        elif is_view(self.graph, node):
+            chain = []
+            while node not in self.places and is_view(self.graph, node):
+                chain.append(node)
+                node = self.graph.inputs[node][0]
+            placed = self.place(node)
+            for view in reversed(chain):
+                placed = self.places[view] = self._view(view, placed)
+            return placed
+        else:
+            placed = self._dense(spec, "arena")
+        self.places[node] = placed
+        return placed
+
+    def _view(self, node: int, source: Placed) -> Placed:
+        op, attrs = self.graph.ops[node], self.graph.attrs[node]
+        shape, itemsize = source.spec.static_shape, source.spec.dtype.itemsize
+        layout = view_layout(op, attrs, shape, itemsize, source.layout)
+        if layout is None:
+            dense = self._dense(source.spec, "arena")
+            self._copy(source, dense, "copy")
+            source = dense
+            layout = view_layout(op, attrs, shape, itemsize, source.layout)
+            assert layout is not None
+        return Placed(source.buffer, layout, self.graph.spec(node))
+
+    def _materialized(self) -> set[int]:
+        """The computed nodes that somebody outside their cluster reads."""
+        home, base = self.builder.home, self.builder.base
+        needed = {base(node) for node in self.graph.outputs}
+        for node, inputs in enumerate(self.graph.inputs):
+            own = home.get(node)
+            if own is None:
+                continue
+            for value in inputs:
+                root = base(value)
+                if home.get(root, own) != own:
+                    needed.add(root)
+        return needed
+
+    # ---- steps
+
+    def _emit(self, nest: NestBuilder, label: str, nodes: tuple[int, ...]) -> None:
+        built, buffers = nest.build()
+        if not nest.stores:
+            return
+        location = next((self.graph.locations[n] for n in nodes if self.graph.locations[n]), None)
+        self.steps.append(NestStep(built, buffers, label, nodes, location))
+
+    def _copy(self, source: Placed, target: Placed, label: str) -> None:
+        """Copies with a cast to the target's dtype; the source may broadcast."""
+        shape = target.spec.static_shape
+        nest = NestBuilder(shape, ())
+        offset = len(shape) - len(source.spec.static_shape)
+        value = nest.read(source, range(offset, len(shape)))
+        dtype = target.spec.dtype
+        value = nest.step(
+            Step("map", dtype, (value,), _copy, ("identity",))
+            if source.spec.dtype == dtype
+            else cast_step(dtype, value)
+        )
+        nest.store(value, target, range(len(shape)))
+        self._emit(nest, label, ())
+
+    def _lower_fused(self, cluster: Cluster, needed: set[int]) -> None:
+        assert cluster.space is not None
+        nest = NestBuilder(cluster.space, cluster.axes or ())
+        inside: dict[int, int] = {}
+        for node in cluster.nodes:
+            inside[node] = self._fused_step(cluster, node, nest, inside)
+        names = []
+        for node in cluster.nodes:
+            names.append(self.graph.ops[node].name)
+            if node in needed:
+                nest.store(inside[node], self.place(node), cluster.maps[node])
+        self._emit(nest, "+".join(dict.fromkeys(names)), tuple(cluster.nodes))
+
+    def _fused_step(
+        self, cluster: Cluster, node: int, nest: NestBuilder, inside: dict[int, int]
+    ) -> int:
+        graph = self.graph
+        lowering = graph.ops[node].lowering
+        spec = graph.spec(node)
+        if isinstance(lowering, Reduction):
+            return self._reducing_step(cluster, node, lowering, nest, inside)
+        assert isinstance(lowering, Pointwise)
+        dimensions = cluster.maps[node]
+        args = tuple(
+            self._argument(value, dimensions, nest, inside) for value in graph.inputs[node]
+        )
+        attrs = graph.attrs[node]
+        emit: Callable[..., Any] = lowering.emit
+        if attrs:
+            body = lowering.emit
+            emit = lambda b, *values: body(b, *values, *attrs)  # noqa: E731 - one expression
+        return nest.step(Step("map", spec.dtype, args, emit, (graph.ops[node].name, attrs)))
+
+    def _argument(
+        self, value: int, dimensions: Sequence[int], nest: NestBuilder, inside: dict[int, int]
+    ) -> int:
+        base = self.builder.base(value)
+        if base in inside:
+            return inside[base]
+        spec = self.graph.spec(value)
+        constant = self.graph.constant_value(base)
+        if constant is not None and constant.size == 1:
+            return nest.step(constant_step(constant.item(), spec.dtype))
+        placed = self.place(value)
+        ndim = len(spec.static_shape)
+        return nest.read(placed, dimensions[len(dimensions) - ndim :] if ndim else ())
+
+    def _reducing_step(
+        self,
+        cluster: Cluster,
+        node: int,
+        lowering: Reduction,
+        nest: NestBuilder,
+        inside: dict[int, int],
+    ) -> int:
+        (value,) = self.graph.inputs[node]
+        given, spec = self.graph.spec(value), self.graph.spec(node)
+        reduced, _ = self.graph.attrs[node]
+        assert isinstance(reduced, tuple)
+        argument = self._argument(value, cluster.arguments[node], nest, inside)
+        return self._reduce(lowering.kind, argument, given.dtype, spec.dtype, reduced, given, nest)
+
+    def _reduce(
+        self,
+        kind: StepKind,
+        argument: int,
+        given: DType,
+        dtype: DType,
+        reduced: tuple[int, ...],
+        spec: TensorSpec,
+        nest: NestBuilder,
+    ) -> int:
+        trivial = all(spec.static_shape[d] == 1 for d in reduced)
+        if kind in ("any", "all") and given != _BOOL:
+            argument = nest.step(
+                Step("map", _BOOL, (argument,), _is_nonzero, ("nonzero", given.str))
+            )
+        elif kind not in ("argmax", "argmin", "any", "all") and given != dtype:
+            argument = nest.step(cast_step(dtype, argument))
+        if not trivial:
+            return nest.step(Step(kind, dtype, (argument,), None, (kind,)))
+        if kind in ("argmax", "argmin"):
+            return nest.step(constant_step(0, dtype))
+        return nest.step(Step("map", dtype, (argument,), _copy, ("identity",)))
+
+    def _lower_single(self, node: int) -> None:
+        graph = self.graph
+        lowering = graph.ops[node].lowering
+        if isinstance(lowering, Assembly):
+            self._lower_assembly(node, lowering)
+        elif (
+            isinstance(lowering, LibraryCall)
+            and lowering.name == "matmul"
+            and graph.spec(node).dtype in _MATMUL_DTYPES
+        ):
+            a, b = (self.place(value) for value in graph.inputs[node])
+            label, location = graph.ops[node].name, graph.locations[node]
+            self.steps.append(MatmulStep(a, b, self.place(node), label, (node,), location))
+        else:
+            self._lower_host(node)
+
+    def _lower_assembly(self, node: int, lowering: Assembly) -> None:
+        graph = self.graph
+        target = self.place(node)
+        specs = [graph.spec(value) for value in graph.inputs[node]]
+        for part in lowering.parts(specs, graph.attrs[node]):
+            strides = target.layout.strides
+            offset = target.layout.offset
+            extents = []
+            for piece, stride, extent in zip(
+                part.region, strides, target.spec.static_shape, strict=True
+            ):
+                start, stop, step = piece.indices(extent)
+                assert step == 1
+                offset += start * stride
+                extents.append(max(stop - start, 0))
+            spec = TensorSpec(extents, target.spec.dtype)
+            region = Placed(target.buffer, Layout(offset, strides), spec)
+            if part.fill is None:
+                self._copy(
+                    self.place(graph.inputs[node][part.source]), region, graph.ops[node].name
+                )
+                continue
+            nest = NestBuilder(spec.static_shape, ())
+            value = nest.step(constant_step(part.fill, spec.dtype))
+            nest.store(value, region, range(spec.ndim))
+            self._emit(nest, graph.ops[node].name, (node,))
+
+    def _lower_host(self, node: int) -> None:
+        graph = self.graph
+        inputs = tuple(self.place(value) for value in graph.inputs[node])
+        spec = graph.specs[node]
+        if isinstance(spec, tuple):
+            outputs = tuple(
+                self.place(self.picks[node, k])
+                if (node, k) in self.picks
+                else self._dense(one, "arena")
+                for k, one in enumerate(spec)
+            )
+        else:
+            outputs = (self.place(node),)
+        op = graph.ops[node]
+        self.steps.append(
+            HostStep(
+                op, graph.attrs[node], inputs, outputs, op.name, (node,), graph.locations[node]
+            )
+        )
+
+
+def _is_nonzero(b: ScalarEmitter[Any], value: Any) -> Any:
+    return b.compare("ne", value, b.const(0, value))
+
+
+def lower_graph(graph: Graph, layouts: Sequence[Layout | None] | None = None) -> Program:
+    """The program of an optimized graph whose inputs have these layouts (None: C-contiguous)."""
+    if layouts is None:
+        layouts = [None] * len(graph.placeholders)
+    return Lowering(graph, layouts).run()
