@@ -21,7 +21,7 @@ from tapeline.runtime.errors import ArgumentError, DTypeError
 from tapeline.runtime.op import Op
 from tapeline.runtime.record import Node, join, meet, next_serial
 from tapeline.runtime.spec import DType, canonical_dtype
-from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor, wrap
+from tapeline.runtime.tensor import Tensor, adopt, as_tensor, cast_tensor, wrap
 
 Promote: TypeAlias = Callable[[Op, Any, Any], tuple[Tensor, Tensor]]
 
@@ -48,7 +48,7 @@ def constant(number: complex, dtype: DType) -> Tensor:
     if number == 0 and kind is not int:
         key: Any = (kind, str(number), dtype)  # tells -0.0 from 0.0
     elif number != number:
-        return wrap(np.array(number, dtype))
+        return adopt(wrap(np.array(number, dtype)), number)
     else:
         key = (kind, number, dtype)
     found = _CONSTANTS.get(key)
@@ -58,7 +58,7 @@ def constant(number: complex, dtype: DType) -> Tensor:
             _CONSTANTS.clear()
         if kind is not complex:
             _CONSTANTS[key] = found
-    return found
+    return adopt(found, number) if BUSY[0] else found
 
 
 def promoted_dtype(a: DType | type, b: DType | type) -> DType:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 import numpy as np
@@ -304,6 +305,32 @@ def wrap(value: Any, node: Node | None = None) -> Tensor:
     return tensor
 
 
+Adopter: TypeAlias = Callable[[Tensor, Any], Tensor]
+_ADOPTERS: list[Adopter] = []
+
+
+@contextmanager
+def adoption(adopter: Adopter) -> Iterator[None]:
+    """For a block, pass each tensor made of Python or NumPy data, with that data, through
+    `adopter`.
+
+    It is asked from all threads, and returns the tensor to use. Traces tell constants and arrays of
+    outside in this way.
+    """
+    _ADOPTERS.append(adopter)
+    try:
+        yield
+    finally:
+        _ADOPTERS.remove(adopter)
+
+
+def adopt(tensor: Tensor, source: Any = None) -> Tensor:
+    """The tensor to use for a new one made of `source`."""
+    for adopter in tuple(_ADOPTERS):
+        tensor = adopter(tensor, source)
+    return tensor
+
+
 _CONVERSIONS: dict[str, Callable[..., Tensor]] = {}
 
 
@@ -352,8 +379,10 @@ def as_tensor(
             x = hook(x)
         elif isinstance(x, list | tuple) and _holds_tensor(x):
             x = _CONVERSIONS["stack"](list(x))
+        elif _ADOPTERS and wanted is not None and isinstance(x, _ndarray):
+            x = adopt(wrap(_array_of(x, None, argument)), x)
         else:
-            return wrap(_array_of(x, wanted, argument))
+            return adopt(wrap(_array_of(x, wanted, argument)), x)
     assert type(x) is Tensor
     return x if wanted is None else cast_tensor(x, wanted)
 

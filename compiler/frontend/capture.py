@@ -1,0 +1,228 @@
+"""The graph that a function is traced into: it answers op calls with symbols and adopts what it
+meets.
+
+A tensor from outside becomes a *capture*, a hidden input, once per tensor and in the order of first
+use. A
+Variable becomes a *resource*: its value at the start of the call is an input, its value at the end
+an output.
+A number or an array made during the trace is a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tapeline.compiler.frontend.location import user_location
+from tapeline.compiler.frontend.symbol import Symbol
+from tapeline.compiler.ir.graph import Graph
+from tapeline.runtime.dispatch import STATE, push_handler
+from tapeline.runtime.errors import LeakedTensorError, TracingError
+from tapeline.runtime.op import Attrs, Op
+from tapeline.runtime.record import Node
+from tapeline.runtime.spec import TensorSpec, spec_of
+from tapeline.runtime.tensor import Tensor, adoption, wrap
+
+_ndarray = np.ndarray
+
+
+@dataclass(slots=True, eq=False)
+class Capture:
+    """A tensor (or a NumPy array, read anew at each call) of outside and the placeholder for it."""
+
+    source: Tensor | npt.NDArray[Any]
+    placeholder: int
+    cell: Tensor
+    """The cell that ops of the trace see."""
+    before: Any
+    """Value and node of the cell when it was captured."""
+    node_before: Node | None
+
+
+@dataclass(slots=True, eq=False)
+class Resource:
+    """A Variable and its value along the trace; `placeholder` is None while it was only
+    assigned."""
+
+    variable: Any
+    spec: TensorSpec
+    placeholder: int | None
+    current: int
+    is_assigned: bool = False
+
+
+class CapturingGraph(Graph):
+    """A graph under construction by a trace; the handler of all op calls meanwhile.
+
+    Parameters
+    ----------
+    name : str
+        Name of the traced function.
+
+    Attributes
+    ----------
+    captures : list of Capture
+        Tensors of outside, in order of first use.
+    resources : dict
+        A `Resource` per Variable that was read or assigned, by id, in order of first use.
+    """
+
+    __slots__ = ("_by_source", "_constant_cells", "captures", "is_open", "outer", "resources")
+
+    def __init__(self, name: str = "graph") -> None:
+        super().__init__(name)
+        self.captures: list[Capture] = []
+        self.resources: dict[int, Resource] = {}
+        self.is_open = False
+        self.outer: CapturingGraph | None = None
+        self._by_source: dict[int, Capture] = {}
+        self._constant_cells: dict[int, Tensor] = {}
+
+    @contextmanager
+    def tracing(self) -> Iterator[None]:
+        """Hand all op calls of this thread to the graph; tapes of outside do not see them.
+
+        Afterwards cells of outside hold again what they held before, whatever happened.
+        """
+        outer = STATE.handler
+        self.outer = outer if isinstance(outer, CapturingGraph) else None
+        saved = STATE.active, STATE.open, STATE.stopped
+        STATE.active, STATE.open, STATE.stopped = None, (), 0
+        self.is_open = True
+        try:
+            with push_handler(self), adoption(self._adopt):
+                yield
+        finally:
+            self.is_open = False
+            STATE.active, STATE.open, STATE.stopped = saved
+            self._constant_cells.clear()
+
+    def placeholder_tensor(self, spec: TensorSpec, name: str | None = None) -> Tensor:
+        """A new input of the graph as a tensor."""
+        return self.tensor(self.add_placeholder(spec, name))
+
+    def tensor(self, node: int) -> Tensor:
+        """A tensor whose value is that of a node."""
+        return wrap(Symbol(self, node, self.spec(node)))
+
+    # ---- the handler's side
+
+    def run_op(self, op: Op, inputs: Sequence[Tensor], attrs: Attrs) -> Any:
+        """Adds a node; the answer is its symbol, or a tuple of symbols."""
+        location = user_location()
+        ids = [self.value_id(tensor) for tensor in inputs]
+        node = self.add(op, ids, attrs, location)
+        spec = self.specs[node]
+        if isinstance(spec, tuple):
+            picks = self.picks(node, location)
+            return tuple(Symbol(self, p, s) for p, s in zip(picks, spec, strict=True))
+        return Symbol(self, node, spec)
+
+    def read_variable(self, variable: Any) -> Any:
+        """The Variable's value at this point of the trace."""
+        resource = self._resource(variable)
+        if resource is None:
+            spec = spec_of(variable.shape, variable.dtype)
+            node = self.add_placeholder(spec, variable.name, user_location())
+            resource = Resource(variable, spec, node, node)
+            self.resources[id(variable)] = resource
+        return Symbol(self, resource.current, resource.spec)
+
+    def assign_variable(self, variable: Any, value: Tensor) -> None:
+        """From here on the Variable has this value."""
+        node = self.value_id(value)
+        resource = self._resource(variable)
+        if resource is None:
+            spec = spec_of(variable.shape, variable.dtype)
+            resource = self.resources[id(variable)] = Resource(variable, spec, None, node)
+        resource.current = node
+        resource.is_assigned = True
+
+    def _resource(self, variable: Any) -> Resource | None:
+        return self.resources.get(id(variable))
+
+    # ---- values of outside
+
+    def value_id(self, tensor: Tensor) -> int:
+        """The node of a tensor's value; a tensor of outside is captured."""
+        value = tensor._value
+        if type(value) is Symbol:
+            if value.graph is self:
+                return value.id
+            if not self._encloses(value.graph):
+                raise LeakedTensorError(
+                    f"a symbolic tensor made by {value.describe()} is used in the trace of "
+                    f"{self.name!r}, but its own trace is over or unrelated; return it from the "
+                    "function that made it, or pass it as an argument"
+                )
+        elif id(tensor) in self._constant_cells:
+            return self.add_constant(value, user_location())
+        return self.capture(tensor).placeholder
+
+    def _encloses(self, graph: CapturingGraph) -> bool:
+        outer = self.outer
+        while outer is not None:
+            if outer is graph:
+                return outer.is_open
+            outer = outer.outer
+        return False
+
+    def capture(self, tensor: Tensor) -> Capture:
+        """The capture of a tensor, new if it is met for the first time."""
+        found = self._by_source.get(id(tensor))
+        if found is None:
+            value = tensor._value
+            node = self.add_placeholder(
+                spec_of(value.shape, value.dtype), f"capture{len(self.captures)}", user_location()
+            )
+            found = Capture(tensor, node, tensor, value, tensor._node)
+            self._by_source[id(tensor)] = found
+            self.captures.append(found)
+        return found
+
+    def _adopt(self, tensor: Tensor, source: Any) -> Tensor:
+        """Called for each tensor made from Python or NumPy data: a constant, or an array of
+        outside."""
+        if STATE.handler is not self:
+            return tensor
+        if isinstance(source, _ndarray) and source.ndim:
+            return self._capture_array(tensor, source)
+        self._constant_cells[id(tensor)] = tensor
+        return tensor
+
+    def _capture_array(self, tensor: Tensor, source: npt.NDArray[Any]) -> Tensor:
+        found = self._by_source.get(id(source))
+        if found is None:
+            spec = spec_of(tensor._value.shape, tensor._value.dtype)
+            node = self.add_placeholder(spec, f"capture{len(self.captures)}", user_location())
+            found = Capture(source, node, tensor, tensor._value, None)
+            self._by_source[id(source)] = found
+            self.captures.append(found)
+        elif found.cell._value.dtype != tensor._value.dtype:
+            self._constant_cells[id(tensor)] = tensor
+            return tensor
+        return self.tensor(found.placeholder)
+
+    def written_cells(self) -> list[tuple[Capture, int]]:
+        """Captured cells that the trace gave a new value, with the node of that value; all cells
+        get back
+        what they held before."""
+        written = []
+        for capture in self.captures:
+            value = capture.cell._value
+            if value is capture.before:
+                continue
+            if type(value) is Symbol:
+                if value.graph is not self:
+                    raise TracingError(
+                        f"{self.name}: a captured tensor was given a value of another trace"
+                    )
+                written.append((capture, value.id))
+            capture.cell._value = capture.before
+            capture.cell._node = capture.node_before
+        return written

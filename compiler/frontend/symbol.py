@@ -1,0 +1,48 @@
+"""The value of a tensor while a function is traced: a node of a graph, with a shape and a dtype."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tapeline.runtime.errors import LeakedTensorError
+from tapeline.runtime.spec import DType, Shape, TensorSpec
+
+if TYPE_CHECKING:
+    from tapeline.compiler.frontend.capture import CapturingGraph
+
+
+class Symbol:
+    """Stands for the value of one node of a graph that is being traced. It has no elements."""
+
+    __slots__ = ("__weakref__", "dtype", "graph", "id", "shape")
+
+    def __init__(self, graph: CapturingGraph, node: int, spec: TensorSpec) -> None:
+        self.graph = graph
+        self.id = node
+        self.shape: Shape = spec.static_shape
+        self.dtype: DType = spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<symbol %{self.id} of {self.graph.name}>"
+
+    def describe(self) -> str:
+        """What a person can be told of it: the function, the op and the line where it was made."""
+        place = self.graph.locations[self.id]
+        where = f" at {place.filename}:{place.line}" if place is not None else ""
+        return f"{self.graph.ops[self.id].name} of {self.graph.name!r}{where}"
+
+    def _reject(self, *_: Any, **__: Any) -> NoReturn:
+        raise LeakedTensorError(
+            f"a symbolic tensor made by {self.describe()} was used outside of its trace. It has no "
+            "value there; return it from the traced function and use what the call returns"
+        )
+
+    # NumPy comes here when an eager kernel meets the symbol.
+    __array__ = _reject
+    __array_ufunc__ = _reject
+    __array_function__ = _reject
