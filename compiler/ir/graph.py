@@ -161,6 +161,18 @@ class Graph:
 
         return print_graph(self)
 
+    def summary(self) -> str:
+        """What the graph consists of, in a few lines of at most 80 columns."""
+        from tapeline.compiler.inspect.summary import summarize_graph
+
+        return summarize_graph(self)
+
+    def to_svg(self) -> str:
+        """The graph as the text of an SVG picture."""
+        from tapeline.compiler.inspect.svg import graph_to_svg
+
+        return graph_to_svg(self)
+
     def __repr__(self) -> str:
         return f"<graph {self.name}: {len(self.ops)} nodes, {len(self.outputs)} outputs>"
 
