@@ -198,7 +198,7 @@ def _emit_zero(frame: Frame) -> None:
     fn = frame.fn
 
     def fill(index: str, _: list[str]) -> None:
-        _, _, first = frame.at_index(index, a, b, c)
+        first = frame.at_index(index, a, b, c)[2]
 
         def clear(i: str, _: list[str]) -> None:
             place = fn.offset(first, fn.mul(i, row))

@@ -1,0 +1,208 @@
+"""Where CPython and NumPy keep what native entries read: structure offsets, and a test of them.
+
+The offsets are those of builds with a GIL, the same since NumPy 2.0 and Python 3.11. They are
+believed only after `self_test` has compared them with what Python itself reports; otherwise the
+Python path serves every call. Nothing here loads llvmlite.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass
+from types import MemberDescriptorType
+from typing import Any
+
+import numpy as np
+
+NATIVE_ENTRY_VARIABLE = "TAPELINE_NATIVE_ENTRY"
+"""Environment variable; 0 makes every call take the Python path."""
+
+OBJECT_TYPE = 8
+FIRST_FIELD = 16
+"""The first field after an object's header."""
+LIST_ITEMS = 24
+FLOAT_VALUE = 16
+
+ARRAY_DATA = 16
+ARRAY_NDIM = 24
+ARRAY_DIMENSIONS = 32
+ARRAY_STRIDES = 40
+ARRAY_BASE = 48
+ARRAY_DESCR = 56
+ARRAY_FLAGS = 64
+C_CONTIGUOUS_ALIGNED = 0x101
+
+TYPE_FLAGS = 168
+HAVE_VECTORCALL = 1 << 11
+METHOD_DESCRIPTOR = 1 << 17
+
+_API_VERSION = 0
+_API_ARRAY_TYPE = 2
+_API_NEW_FROM_DESCR = 94
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyApi:
+    """Addresses out of NumPy's C interface."""
+
+    version: int
+    array_type: int
+    new_from_descr: int
+
+
+@functools.cache
+def numpy_api() -> NumpyApi:
+    """The table that C extensions use, read through its capsule."""
+    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype = ctypes.c_void_p
+    get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    table = ctypes.cast(get_pointer(capsule, None), ctypes.POINTER(ctypes.c_void_p))
+
+    def entry(index: int) -> int:
+        address = table[index]
+        assert address is not None
+        return address
+
+    version = int(ctypes.PYFUNCTYPE(ctypes.c_uint)(entry(_API_VERSION))())
+    return NumpyApi(version, entry(_API_ARRAY_TYPE), entry(_API_NEW_FROM_DESCR))
+
+
+def slot_offset(cls: type, name: str) -> int:
+    """Where an instance of a slotted class keeps the slot `name`, found with a sentinel object.
+
+    Raises
+    ------
+    LookupError
+        If the slot's place cannot be made out.
+    """
+    descriptor = getattr(cls, name, None)
+    if not isinstance(descriptor, MemberDescriptorType):
+        raise LookupError(f"{cls.__name__} has no slot {name!r}")
+    instance, sentinel = object.__new__(cls), object()
+    descriptor.__set__(instance, sentinel)
+    places = [
+        offset
+        for offset in range(FIRST_FIELD, cls.__basicsize__, 8)
+        if _word(instance, offset) == id(sentinel)
+    ]
+    descriptor.__delete__(instance)
+    if len(places) != 1 or _word(instance, places[0]):
+        raise LookupError(f"the slot {name!r} of {cls.__name__} was not found")
+    return places[0]
+
+
+def list_item_address(items: list[Any], index: int) -> int:
+    """The address of the pointer to `items[index]`; valid while the list is not resized."""
+    pointer = _word(items, LIST_ITEMS)
+    assert pointer is not None
+    return pointer + 8 * index
+
+
+def native_entry_allowed() -> bool:
+    """Whether calls may take the native path in this process."""
+    return os.environ.get(NATIVE_ENTRY_VARIABLE) != "0" and self_test()
+
+
+@functools.cache
+def self_test() -> bool:
+    """Whether every offset in this file holds for the running Python and NumPy."""
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return False
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return False
+    try:
+        return _objects_hold() and _slots_hold() and _arrays_hold() and _numpy_interface_holds()
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return False
+
+
+def _word(owner: object, offset: int) -> int | None:
+    return ctypes.c_void_p.from_address(id(owner) + offset).value
+
+
+def _int32(owner: object, offset: int) -> int:
+    return ctypes.c_int32.from_address(id(owner) + offset).value
+
+
+class _Probe:
+    __slots__ = ("__weakref__", "first", "second")
+
+
+def _objects_hold() -> bool:
+    items = [object(), object()]
+    number = 1.5
+    return (
+        object.__basicsize__ == FIRST_FIELD
+        and _word(items, OBJECT_TYPE) == id(list)
+        and ctypes.c_void_p.from_address(list_item_address(items, 1)).value == id(items[1])
+        and ctypes.c_double.from_address(id(number) + FLOAT_VALUE).value == number
+        and ctypes.c_ulong.from_address(id(_Probe) + TYPE_FLAGS).value == _Probe.__flags__
+        and ctypes.c_ulong.from_address(id(list) + TYPE_FLAGS).value == list.__flags__
+    )
+
+
+def _slots_hold() -> bool:
+    offsets = {slot_offset(_Probe, "first"), slot_offset(_Probe, "second")}
+    return len(offsets) == 2 and min(offsets) >= FIRST_FIELD
+
+
+def _arrays_hold() -> bool:
+    base = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    unaligned = np.zeros(17, np.uint8)[1:].view(np.float32)
+    samples = (
+        base,
+        base[:, 1:],
+        base.T,
+        np.zeros((), np.float64),
+        np.zeros((0, 3), np.int8),
+        np.arange(5, dtype=">i4"),
+        unaligned,
+    )
+    return all(_array_holds(array) for array in samples)
+
+
+def _array_holds(array: np.ndarray[Any, Any]) -> bool:
+    ndim = array.ndim
+    flags = _int32(array, ARRAY_FLAGS)
+    wanted = bool(array.flags.c_contiguous and array.flags.aligned)
+    fields = (
+        _word(array, OBJECT_TYPE) == id(np.ndarray),
+        _word(array, ARRAY_DATA) == array.ctypes.data,
+        _int32(array, ARRAY_NDIM) == ndim,
+        _word(array, ARRAY_DESCR) == id(array.dtype),
+        (_word(array, ARRAY_BASE) or id(None)) == id(array.base),
+        (flags & C_CONTIGUOUS_ALIGNED == C_CONTIGUOUS_ALIGNED) == wanted,
+    )
+    if not all(fields):
+        return False
+    if ndim == 0:
+        return True
+    return (
+        _read_longs(array, ARRAY_DIMENSIONS, ndim) == array.shape
+        and _read_longs(array, ARRAY_STRIDES, ndim) == array.strides
+    )
+
+
+def _read_longs(array: np.ndarray[Any, Any], offset: int, count: int) -> tuple[int, ...]:
+    pointer = _word(array, offset)
+    return () if pointer is None else tuple((ctypes.c_int64 * count).from_address(pointer))
+
+
+def _numpy_interface_holds() -> bool:
+    api = numpy_api()
+    if api.version >> 24 != 2 or api.array_type != id(np.ndarray):
+        return False
+    pointer, integer = ctypes.c_void_p, ctypes.c_int
+    new = ctypes.PYFUNCTYPE(
+        ctypes.py_object, pointer, pointer, integer, pointer, pointer, pointer, integer, pointer
+    )(api.new_from_descr)
+    dtype = np.dtype(np.float32)
+    shape = (ctypes.c_int64 * 2)(2, 3)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))
+    array = new(id(np.ndarray), id(dtype), 2, ctypes.addressof(shape), None, None, 0, None)
+    return type(array) is np.ndarray and array.shape == (2, 3) and array.dtype is dtype

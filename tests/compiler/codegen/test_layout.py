@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tapeline.compiler.codegen import layout
+from tapeline.compiler.codegen.layout import (
+    list_item_address,
+    numpy_api,
+    self_test,
+    slot_offset,
+)
+from tapeline.runtime.tensor import Tensor
+
+
+def test_self_test_passes_here() -> None:
+    assert self_test()
+
+
+@pytest.mark.parametrize(
+    "name", ["ARRAY_DATA", "ARRAY_NDIM", "ARRAY_DESCR", "ARRAY_FLAGS", "ARRAY_DIMENSIONS"]
+)
+def test_self_test_notices_a_wrong_offset(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, name, layout.ARRAY_STRIDES)
+    assert not self_test.__wrapped__()
+
+
+def test_self_test_notices_another_type_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "TYPE_FLAGS", 160)
+    assert not self_test.__wrapped__()
+
+
+def test_slot_offsets_lead_to_the_values() -> None:
+    tensor = Tensor()
+    tensor._value = np.ones(3)
+    place = id(tensor) + slot_offset(Tensor, "_value")
+    assert ctypes.c_void_p.from_address(place).value == id(tensor._value)
+    assert slot_offset(Tensor, "_value") != slot_offset(Tensor, "_node")
+
+
+def test_slot_offset_of_a_subclass() -> None:
+    class Child(Tensor):
+        __slots__ = ("more",)
+
+    assert slot_offset(Child, "_value") == slot_offset(Tensor, "_value")
+    assert slot_offset(Child, "more") >= Tensor.__basicsize__
+
+
+def test_slot_offset_rejects_what_is_no_slot() -> None:
+    with pytest.raises(LookupError, match="no slot 'shape'"):
+        slot_offset(Tensor, "shape")
+    with pytest.raises(LookupError, match="no slot 'nothing'"):
+        slot_offset(Tensor, "nothing")
+
+
+def test_list_item_address_sees_assignments() -> None:
+    items: list[Any] = [0, 0]
+    place = ctypes.c_void_p.from_address(list_item_address(items, 1))
+    assert place.value == id(0)
+    items[1] = 7
+    assert place.value == id(7)
+
+
+def test_numpy_interface_is_version_2() -> None:
+    assert numpy_api().version >> 24 == 2
+    assert numpy_api().array_type == id(np.ndarray)
+
+
+@pytest.mark.parametrize(("value", "allowed"), [("0", False), ("1", True)])
+def test_environment_variable_forbids_native_entries(value: str, allowed: bool) -> None:
+    code = "from tapeline.compiler.codegen.layout import native_entry_allowed as f; print(f())"
+    environment = {**os.environ, "TAPELINE_NATIVE_ENTRY": value}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == str(allowed)
+
+
+def test_layout_loads_no_llvmlite() -> None:
+    code = "import sys, tapeline.compiler.codegen.layout as l; l.self_test()\n"
+    code += "assert 'llvmlite' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
