@@ -63,6 +63,8 @@ class Trait(enum.Flag):
     """Two runs differ; never shared or folded."""
     NO_RECOMPUTE = enum.auto()
     """Too dear to run again in a backward pass: matrix products, convolutions, host calls."""
+    CALL = enum.auto()
+    """Its one sub-graph, applied to its inputs, is all that it means."""
 
 
 V = TypeVar("V")
@@ -253,6 +255,12 @@ class Op:
     """`save(*arrays, *outputs)` -> what `saves` lists. Generated from `saves`."""
     subgraphs: tuple[Any, ...] = ()
     """The graphs that the op owns: what it calls, its branches, its loop bodies."""
+    is_pure: bool = field(init=False, repr=False)
+    """Whether two runs on the same inputs give the same, and nobody else notices them."""
+
+    def __post_init__(self) -> None:
+        pure = not self.traits & (Trait.EFFECT | Trait.RANDOM)
+        object.__setattr__(self, "is_pure", pure)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -263,11 +271,6 @@ class Op:
     def has(self, trait: Trait) -> bool:
         """Whether the op has the trait."""
         return trait in self.traits
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether two runs on the same inputs give the same, and nobody else notices them."""
-        return not self.traits & (Trait.EFFECT | Trait.RANDOM)
 
 
 _REGISTRY: dict[str, Op] = {}

@@ -88,7 +88,7 @@ def make_call_op(
         n_outputs=None if single else len(specs),
         joint_vjp=joint_vjp,
         accepts_none=accepts_none,
-        traits=traits,
+        traits=traits | Trait.CALL,
         kinds="biufc",
         subgraphs=(subgraph,),
         register=False,

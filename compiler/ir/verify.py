@@ -16,7 +16,7 @@ def verify_graph(graph: Graph) -> None:
     The rules: the parallel lists have one length; a node's inputs come before it, as many as its op
     takes; attributes are hashable, no more than the op names; the spec is what the op infers, and
     says as many values as the op has outputs; a value of several parts is only taken apart by
-    `pick`, and is no output; `placeholders` lists every placeholder once, ascending; constants
+    `pick`, and is no output; `placeholders` lists every placeholder once; constants
     exist, are read-only and fit their spec; pure nodes are not repeated.
 
     Raises
