@@ -26,16 +26,17 @@ def run_graph(graph: Graph, inputs: Sequence[npt.ArrayLike]) -> list[npt.NDArray
     given = dict(zip(graph.placeholders, inputs, strict=True))
     last = last_uses(graph)
     values: list[Any] = [None] * len(graph)
-    for i, op in enumerate(graph.ops):
-        if op is PLACEHOLDER:
-            values[i] = np.asarray(given[i])
-        elif op is CONSTANT:
-            values[i] = graph.constant_value(i)
-        else:
-            values[i] = op.kernel(*[values[k] for k in graph.inputs[i]], *graph.attrs[i])
-        for k in graph.inputs[i]:
-            if last[k] == i:
-                values[k] = None
+    with np.errstate(all="ignore"):  # as compiled code: IEEE results, no warnings
+        for i, op in enumerate(graph.ops):
+            if op is PLACEHOLDER:
+                values[i] = np.asarray(given[i])
+            elif op is CONSTANT:
+                values[i] = graph.constant_value(i)
+            else:
+                values[i] = op.kernel(*[values[k] for k in graph.inputs[i]], *graph.attrs[i])
+            for k in graph.inputs[i]:
+                if last[k] == i:
+                    values[k] = None
     return [np.asarray(values[i]) for i in graph.outputs]
 
 
