@@ -21,6 +21,7 @@ import numpy.typing as npt
 from tapeline.compiler.frontend.location import user_location
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.location import Location
 from tapeline.runtime.dispatch import STATE, push_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError
 from tapeline.runtime.op import Attrs, Op
@@ -72,7 +73,9 @@ class CapturingGraph(Graph):
         A `Resource` per Variable that was read or assigned, by id, in order of first use.
     """
 
-    __slots__ = ("_by_source", "_constant_cells", "captures", "is_open", "outer", "resources")
+    __slots__ = (
+        "_by_source", "_constant_cells", "captures", "is_open", "location", "outer", "resources",
+    )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
         super().__init__(name)
@@ -80,6 +83,8 @@ class CapturingGraph(Graph):
         self.resources: dict[int, Resource] = {}
         self.is_open = False
         self.outer: CapturingGraph | None = None
+        self.location: Location | None = None
+        """Where new nodes come from; None: find the user's line."""
         self._by_source: dict[int, Capture] = {}
         self._constant_cells: dict[int, Tensor] = {}
 
@@ -114,7 +119,7 @@ class CapturingGraph(Graph):
 
     def run_op(self, op: Op, inputs: Sequence[Tensor], attrs: Attrs) -> Any:
         """Adds a node; the answer is its symbol, or a tuple of symbols."""
-        location = user_location()
+        location = self.location or user_location()
         ids = [self.value_id(tensor) for tensor in inputs]
         node = self.add(op, ids, attrs, location)
         spec = self.specs[node]

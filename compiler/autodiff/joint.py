@@ -1,0 +1,80 @@
+"""Differentiates a graph: the graph of its outputs and of the gradients that belong to them.
+
+The forward nodes are replayed under a tape inside a trace, and the tape's own backward walk adds the rest. So a
+gradient rule is written once and serves eager and compiled code alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.compiler.frontend.replay import replay
+from tapeline.compiler.ir.graph import Graph
+from tapeline.runtime.backprop import imperative_grad
+from tapeline.runtime.tape import pop_tape, push_new_tape, watch
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """A graph with outputs and gradients.
+
+    `graph.placeholders` are those of the function, then one cotangent per differentiable output, in order.
+    `graph.outputs` are those of the function, then the gradients that exist.
+    """
+
+    graph: CapturingGraph
+    n_outputs: int
+    cotangents: tuple[int, ...]
+    """Placeholders of the cotangents."""
+    differentiable: tuple[int, ...]
+    """Which outputs have a cotangent."""
+    gradients: tuple[int | None, ...]
+    """Per asked input the position among the gradients in `graph.outputs`, None where there is no path."""
+
+
+def is_differentiable_kind(kind: str) -> bool:
+    """Whether values of this dtype kind have gradients."""
+    return kind in "fc"
+
+
+def build_joint(graph: Graph, wrt: tuple[int, ...]) -> Joint:
+    """The joint graph for gradients with respect to the inputs at these positions."""
+    joint = CapturingGraph(f"{graph.name}_joint")
+    with joint.tracing():
+        inputs = [
+            joint.placeholder_tensor(graph.spec(node), str(graph.attrs[node][0]))
+            for node in graph.placeholders
+        ]
+        tape = push_new_tape(persistent=False, watch_accessed_variables=False)
+        try:
+            for position in wrt:
+                watch(tape, inputs[position])
+            outputs = replay(graph, inputs)
+        finally:
+            pop_tape(tape)
+        differentiable = tuple(
+            k for k, tensor in enumerate(outputs) if is_differentiable_kind(tensor.dtype.kind)
+        )
+        cotangents = [
+            joint.placeholder_tensor(graph.spec(graph.outputs[k]), f"cotangent{k}")
+            for k in differentiable
+        ]
+        gradients = imperative_grad(
+            None,
+            tape,
+            [outputs[k] for k in differentiable],
+            [inputs[position] for position in wrt],
+            output_gradients=cotangents,
+        )
+        found: list[int | None] = []
+        nodes = [joint.value_id(tensor) for tensor in outputs]
+        for gradient in gradients:
+            if gradient is None:
+                found.append(None)
+                continue
+            found.append(len(nodes) - len(outputs))
+            nodes.append(joint.value_id(gradient))
+        joint.outputs = nodes
+        placeholders = tuple(joint.value_id(tensor) for tensor in cotangents)
+    return Joint(joint, len(outputs), placeholders, differentiable, tuple(found))

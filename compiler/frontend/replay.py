@@ -1,0 +1,74 @@
+"""Runs a graph's nodes again as op calls on tensors: into another trace, under a tape, or eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.interpret import last_uses
+from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
+from tapeline.runtime.dispatch import STATE, bind
+from tapeline.runtime.op import Attrs
+from tapeline.runtime.tensor import Tensor, wrap
+
+
+def replay(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of the graph for these tensors, by calling each op in order.
+
+    In a trace, the nodes keep the source lines of `graph`.
+    """
+    handler = STATE.handler
+    target = handler if isinstance(handler, CapturingGraph) else None
+    given = dict(zip(graph.placeholders, inputs, strict=True))
+    last = last_uses(graph)
+    values: list[Any] = [None] * len(graph)
+    for node, op in enumerate(graph.ops):
+        if op is PLACEHOLDER:
+            values[node] = given[node]
+        elif op is CONSTANT:
+            constant = graph.constant_value(node)
+            values[node] = (
+                wrap(constant) if target is None else target.tensor(target.add_constant(constant))  # type: ignore[arg-type]  # a constant node has a value
+            )
+        elif op is PICK:
+            values[node] = values[graph.inputs[node][0]][cast(int, graph.attrs[node][0])]
+        else:
+            if target is not None:
+                target.location = graph.locations[node]
+            values[node] = bind(op, tuple(values[i] for i in graph.inputs[node]), graph.attrs[node])
+        for i in graph.inputs[node]:
+            if last[i] == node:
+                values[i] = None
+    if target is not None:
+        target.location = None
+    return [values[node] for node in graph.outputs]
+
+
+class _Extension(CapturingGraph):
+    """A handler that adds nodes to an existing plain graph; nothing may be captured."""
+
+    __slots__ = ()
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph.name)
+        for name in Graph.__slots__:
+            setattr(self, name, getattr(graph, name))
+
+
+def trace_into(
+    graph: Graph, function: Callable[..., Any], inputs: Sequence[int], attrs: Attrs
+) -> tuple[int, ...]:
+    """Adds to `graph` what `function(*tensors, *attrs)` computes from the values of these nodes; returns the
+    nodes of its results."""
+    extension = _Extension(graph)
+    before = len(graph.placeholders)
+    with extension.tracing():
+        result = function(*(extension.tensor(node) for node in inputs), *attrs)
+        results = result if isinstance(result, tuple) else (result,)
+        nodes = tuple(extension.value_id(tensor) for tensor in results)
+    assert len(graph.placeholders) == before, "an expansion must not capture tensors of outside"
+    return nodes
+
+
