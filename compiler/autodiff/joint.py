@@ -1,6 +1,7 @@
 """Differentiates a graph: the graph of its outputs and of the gradients that belong to them.
 
-The forward nodes are replayed under a tape inside a trace, and the tape's own backward walk adds the rest. So a
+The forward nodes are replayed under a tape inside a trace, and the tape's own backward walk adds
+the rest. So a
 gradient rule is written once and serves eager and compiled code alike.
 """
 
@@ -8,18 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tapeline.runtime.backprop import imperative_grad
+from tapeline.runtime.tape import pop_tape, push_new_tape, watch
+
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.replay import replay
 from tapeline.compiler.ir.graph import Graph
-from tapeline.runtime.backprop import imperative_grad
-from tapeline.runtime.tape import pop_tape, push_new_tape, watch
 
 
 @dataclass(frozen=True, slots=True)
 class Joint:
     """A graph with outputs and gradients.
 
-    `graph.placeholders` are those of the function, then one cotangent per differentiable output, in order.
+    `graph.placeholders` are those of the function, then one cotangent per differentiable output, in
+    order.
     `graph.outputs` are those of the function, then the gradients that exist.
     """
 
@@ -30,7 +33,8 @@ class Joint:
     differentiable: tuple[int, ...]
     """Which outputs have a cotangent."""
     gradients: tuple[int | None, ...]
-    """Per asked input the position among the gradients in `graph.outputs`, None where there is no path."""
+    """Per asked input the position among the gradients in `graph.outputs`, None where there is no
+    path."""
 
 
 def is_differentiable_kind(kind: str) -> bool:

@@ -12,6 +12,8 @@ from typing import Any, cast
 import numpy as np
 
 from tapeline.compiler.codegen.cluster import Cluster, ClusterBuilder, is_source, is_view
+from tapeline.compiler.codegen.matmul import matmul_needs_copy, supports_matmul
+from tapeline.compiler.codegen.matrix import MatrixOperand
 from tapeline.compiler.codegen.nest import Nest, Operand, Step, StepKind
 from tapeline.compiler.codegen.program import (
     Buffer,
@@ -23,6 +25,7 @@ from tapeline.compiler.codegen.program import (
     Program,
     ProgramStep,
 )
+from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.views import Layout, dense_layout, view_layout
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PICK
@@ -30,7 +33,6 @@ from tapeline.runtime.op import Assembly, LibraryCall, Pointwise, Reduction, Sca
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
 _BOOL = np.dtype(bool)
-_MATMUL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def _copy(_: ScalarEmitter[Any], value: Any) -> Any:
@@ -117,8 +119,9 @@ class NestBuilder:
 class Lowering:
     """One lowering; `lower_graph` is the way in."""
 
-    def __init__(self, graph: Graph, layouts: Sequence[Layout | None]) -> None:
+    def __init__(self, graph: Graph, layouts: Sequence[Layout | None], target: Target) -> None:
         self.graph = graph
+        self.target = target
         self.layouts = layouts
         self.buffers: list[Buffer] = []
         self.counts: dict[BufferKind, int] = {}
@@ -237,9 +240,7 @@ class Lowering:
         shape, itemsize = source.spec.static_shape, source.spec.dtype.itemsize
         layout = view_layout(op, attrs, shape, itemsize, source.layout)
         if layout is None:
-            dense = self._dense(source.spec, "arena")
-            self._copy(source, dense, "copy")
-            source = dense
+            source = self._copied(source)
             layout = view_layout(op, attrs, shape, itemsize, source.layout)
             assert layout is not None
         return Placed(source.buffer, layout, self.graph.spec(node))
@@ -375,13 +376,27 @@ class Lowering:
         elif (
             isinstance(lowering, LibraryCall)
             and lowering.name == "matmul"
-            and graph.spec(node).dtype in _MATMUL_DTYPES
+            and supports_matmul(graph.spec(node).dtype)
         ):
-            a, b = (self.place(value) for value in graph.inputs[node])
-            label, location = graph.ops[node].name, graph.locations[node]
-            self.steps.append(MatmulStep(a, b, self.place(node), label, (node,), location))
+            self._lower_matmul(node)
         else:
             self._lower_host(node)
+
+    def _lower_matmul(self, node: int) -> None:
+        graph = self.graph
+        a, b = (self.place(value) for value in graph.inputs[node])
+        out = self.place(node)
+        copy_a, copy_b = matmul_needs_copy(
+            matrix_operand(a), matrix_operand(b), matrix_operand(out), self.target
+        )
+        a, b = (self._copied(a) if copy_a else a), (self._copied(b) if copy_b else b)
+        label, location = graph.ops[node].name, graph.locations[node]
+        self.steps.append(MatmulStep(a, b, out, label, (node,), location))
+
+    def _copied(self, source: Placed) -> Placed:
+        dense = self._dense(source.spec, "arena")
+        self._copy(source, dense, "copy")
+        return dense
 
     def _lower_assembly(self, node: int, lowering: Assembly) -> None:
         graph = self.graph
@@ -435,8 +450,16 @@ def _is_nonzero(b: ScalarEmitter[Any], value: Any) -> Any:
     return b.compare("ne", value, b.const(0, value))
 
 
-def lower_graph(graph: Graph, layouts: Sequence[Layout | None] | None = None) -> Program:
+def matrix_operand(placed: Placed) -> MatrixOperand:
+    """A placed value as an operand of a matrix product."""
+    spec = placed.spec
+    return MatrixOperand(spec.dtype, spec.static_shape, placed.layout.strides, placed.layout.offset)
+
+
+def lower_graph(
+    graph: Graph, target: Target, layouts: Sequence[Layout | None] | None = None
+) -> Program:
     """The program of an optimized graph whose inputs have these layouts (None: C-contiguous)."""
     if layouts is None:
         layouts = [None] * len(graph.placeholders)
-    return Lowering(graph, layouts).run()
+    return Lowering(graph, layouts, target).run()

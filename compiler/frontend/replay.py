@@ -1,4 +1,5 @@
-"""Runs a graph's nodes again as op calls on tensors: into another trace, under a tape, or eagerly."""
+"""Runs a graph's nodes again as op calls on tensors: into another trace, under a tape, or
+eagerly."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def replay(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
         elif op is CONSTANT:
             constant = graph.constant_value(node)
             values[node] = (
-                wrap(constant) if target is None else target.tensor(target.add_constant(constant))  # type: ignore[arg-type]  # a constant node has a value
+                wrap(constant) if target is None else target.tensor(target.add_constant(constant))
+                # type: ignore[arg-type]  # a constant node has a value
             )
         elif op is PICK:
             values[node] = values[graph.inputs[node][0]][cast(int, graph.attrs[node][0])]
@@ -60,7 +62,8 @@ class _Extension(CapturingGraph):
 def trace_into(
     graph: Graph, function: Callable[..., Any], inputs: Sequence[int], attrs: Attrs
 ) -> tuple[int, ...]:
-    """Adds to `graph` what `function(*tensors, *attrs)` computes from the values of these nodes; returns the
+    """Adds to `graph` what `function(*tensors, *attrs)` computes from the values of these nodes;
+    returns the
     nodes of its results."""
     extension = _Extension(graph)
     before = len(graph.placeholders)
@@ -70,5 +73,3 @@ def trace_into(
         nodes = tuple(extension.value_id(tensor) for tensor in results)
     assert len(graph.placeholders) == before, "an expansion must not capture tensors of outside"
     return nodes
-
-

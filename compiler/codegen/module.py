@@ -1,0 +1,203 @@
+"""One LLVM module per program: its kernels, and `run`, which carries out the steps in order.
+
+`i64 run(ptr slots)` takes an array of pointers: the inputs, then the outputs. It returns 0, 1 where
+a host call
+raised, 2 where memory ran out. Constants and host calls are external symbols, bound when it is
+linked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from tapeline.compiler.codegen.kernels import emit_nest
+
+from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
+from tapeline.compiler.codegen.lower import matrix_operand
+from tapeline.compiler.codegen.matmul import emit_matmul, matmul_symbols
+from tapeline.compiler.codegen.nest import Kernel, KernelFunction, SlotValue
+from tapeline.compiler.codegen.parts import ModuleParts
+from tapeline.compiler.codegen.program import (
+    HostStep,
+    MatmulStep,
+    NestStep,
+    Program,
+    ProgramStep,
+    touched,
+)
+from tapeline.compiler.codegen.target import Target
+
+STACK_ARENA = 16384
+"""Arenas up to this size live on the stack of `run`."""
+
+SUCCESS, HOST_ERROR, NO_MEMORY = 0, 1, 2
+
+
+@dataclass(slots=True)
+class Module:
+    """The text of a program, what it refers to, and what people may want to know about it."""
+
+    text: str
+    program: Program
+    kernels: tuple[Kernel | None, ...]
+    """The kernel of each step; None for host calls."""
+    arena: ArenaPlan
+    constants: tuple[int, ...]
+    """Numbers of the constants that it reads through the symbols `constant<k>`."""
+    hosts: tuple[HostStep, ...]
+    """Host calls, by the symbols `host<k>`."""
+    symbols: dict[str, int] = field(default_factory=dict)
+
+
+class _Assembler:
+    def __init__(self, program: Program, target: Target) -> None:
+        self.program = program
+        self.target = target
+        self.parts = ModuleParts()
+        self.functions: dict[Hashable, KernelFunction] = {}
+        self.names: set[str] = set()
+        self.lines: list[str] = []
+        self.constants: dict[int, None] = {}
+        self.hosts: list[HostStep] = []
+        self.count = 0
+        self.uses_blas = False
+
+    def run(self) -> Module:
+        kernels = [self._kernel(number, step) for number, step in enumerate(self.program.steps)]
+        scratch = [kernel.scratch_bytes if kernel else 0 for kernel in kernels]
+        arena = plan_arena(self.program, scratch)
+        pointers = self._pointers(arena)
+        for number, (step, kernel) in enumerate(zip(self.program.steps, kernels, strict=True)):
+            if kernel is None:
+                assert isinstance(step, HostStep)
+                self._call_host(step, pointers)
+            else:
+                self._call_kernel(kernel, step, pointers, arena.scratch[number])
+        text = self._text(arena, kernels)
+        symbols = matmul_symbols() if self.uses_blas else {}
+        return Module(
+            text, self.program, tuple(kernels), arena, tuple(self.constants), tuple(self.hosts),
+            symbols,
+        )  # fmt: skip
+
+    def _kernel(self, number: int, step: ProgramStep) -> Kernel | None:
+        if isinstance(step, NestStep):
+            return emit_nest(step.nest, self.target, f"k{number}")
+        if isinstance(step, MatmulStep):
+            self.uses_blas = True
+            return emit_matmul(*map(matrix_operand, (step.a, step.b, step.out)), self.target)
+        return None
+
+    # ---- the text of `run`
+
+    def value(self, text: str) -> str:
+        self.count += 1
+        self.lines.append(f"  %r{self.count} = {text}")
+        return f"%r{self.count}"
+
+    def offset(self, pointer: str, nbytes: int) -> str:
+        return (
+            pointer if not nbytes else self.value(f"getelementptr i8, ptr {pointer}, i64 {nbytes}")
+        )
+
+    def _pointers(self, arena: ArenaPlan) -> dict[int, str]:
+        """The pointer to each buffer that some step touches."""
+        used = {buffer for step in self.program.steps for buffer in touched(step)}
+        result = {}
+        for number in sorted(used):
+            buffer = self.program.buffers[number]
+            if buffer.kind == "arena":
+                result[number] = self.offset("%arena", arena.offsets[number])
+            elif buffer.kind == "constant":
+                self.constants[buffer.index] = None
+                result[number] = f"@constant{buffer.index}"
+            else:
+                slot = buffer.index
+                if buffer.kind == "output":
+                    slot += len(self.program.inputs)
+                place = self.offset("%slots", 8 * slot)
+                result[number] = self.value(f"load ptr, ptr {place}")
+        return result
+
+    def _call_kernel(
+        self, kernel: Kernel, step: ProgramStep, pointers: dict[int, str], scratch: int
+    ) -> None:
+        buffers = touched(step)
+        for launch in kernel.launches:
+            name = self._function(launch.function)
+            for slot, value in enumerate(launch.values):
+                self._store(slot, value, buffers, pointers, scratch)
+            self.lines.append(f"  call void @{name}(ptr %A, i64 0, i64 {launch.extent})")
+
+    def _store(
+        self, slot: int, value: SlotValue, buffers: Sequence[int], pointers: dict[int, str],
+        scratch: int,
+    ) -> None:  # fmt: skip
+        place = self.offset("%A", 8 * slot)
+        if isinstance(value, int):
+            self.lines.append(f"  store i64 {value}, ptr {place}")
+            return
+        kind, number, nbytes = value
+        if kind == "operand":
+            pointer = self.offset(pointers[buffers[number]], nbytes)
+        else:
+            pointer = self.offset("%arena", scratch + nbytes)
+        self.lines.append(f"  store ptr {pointer}, ptr {place}")
+
+    def _function(self, function: KernelFunction) -> str:
+        known = self.functions.get(function.key)
+        if known is None:
+            assert function.name not in self.names, f"two kernels are named {function.name}"
+            self.names.add(function.name)
+            self.functions[function.key] = known = function
+            self.parts.include(function.declarations, function.definitions)
+        return known.name
+
+    def _call_host(self, step: HostStep, pointers: dict[int, str]) -> None:
+        number = len(self.hosts)
+        self.hosts.append(step)
+        for slot, buffer in enumerate(touched(step)):
+            place = self.offset("%A", 8 * slot)
+            self.lines.append(f"  store ptr {pointers[buffer]}, ptr {place}")
+        status = self.value(f"call i64 @host{number}(ptr %A)")
+        failed = self.value(f"icmp ne i64 {status}, 0")
+        self.lines.append(f"  br i1 {failed}, label %failed, label %after{number}")
+        self.lines.append(f"after{number}:")
+
+    def _text(self, arena: ArenaPlan, kernels: Sequence[Kernel | None]) -> str:
+        slots = [len(launch.values) for kernel in kernels if kernel for launch in kernel.launches]
+        slots += [len(touched(step)) for step in self.hosts]
+        opening = [
+            "define i64 @run(ptr %slots) nounwind {", "entry:",
+            f"  %A = alloca [{max(slots, default=1) or 1} x i64], align 8",
+        ]  # fmt: skip
+        closing: list[str] = []
+        heap = arena.nbytes > STACK_ARENA
+        if heap:
+            self.parts.declare("declare ptr @aligned_alloc(i64, i64)")
+            self.parts.declare("declare void @free(ptr)")
+            opening += [
+                f"  %arena = call ptr @aligned_alloc(i64 64, i64 {arena.nbytes})",
+                "  %missing = icmp eq ptr %arena, null",
+                "  br i1 %missing, label %nomemory, label %start",
+                "start:",
+            ]
+            closing += ["nomemory:", f"  ret i64 {NO_MEMORY}"]
+        elif arena.nbytes:
+            opening.append(f"  %arena = alloca [{arena.nbytes} x i8], align 64")
+        release = ["  call void @free(ptr %arena)"] if heap else []
+        if self.hosts:
+            closing += ["failed:", *release, f"  ret i64 {HOST_ERROR}"]
+        body = [*self.lines, *release, f"  ret i64 {SUCCESS}", *closing, "}"]
+        for number in range(len(self.hosts)):
+            self.parts.declare(f"declare i64 @host{number}(ptr)")
+        for index in self.constants:
+            self.parts.define(f"constant{index}", f"@constant{index} = external global i8")
+        functions = [function.text for function in self.functions.values()]
+        return "\n".join([self.parts.text(), *functions, *opening, *body]) + "\n"
+
+
+def assemble(program: Program, target: Target) -> Module:
+    """The module of a program."""
+    return _Assembler(program, target).run()

@@ -1,0 +1,138 @@
+"""Runs an optimized graph as native code: arrays in, fresh arrays out.
+
+This is the Python path to the compiled code: it checks nothing that the caller has not promised,
+allocates the
+outputs and calls `run`. The native entry does the same without Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tapeline.compiler.codegen.engine import CompiledModule, get_engine
+from tapeline.compiler.codegen.lower import lower_graph
+from tapeline.compiler.codegen.module import HOST_ERROR, Module, assemble
+from tapeline.compiler.codegen.program import HostStep, Placed
+from tapeline.compiler.codegen.target import host_target
+from tapeline.compiler.codegen.views import Layout
+from tapeline.compiler.ir.graph import Graph
+from tapeline.runtime.errors import TapelineError
+from tapeline.runtime.spec import DType
+
+Array = npt.NDArray[Any]
+_RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_HOST = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+
+
+class HostCallError(TapelineError, RuntimeError):
+    """A host call failed and left no exception behind: a defect of Tapeline."""
+
+
+class Executable:
+    """Native code for one graph and one layout of its inputs.
+
+    Parameters
+    ----------
+    graph : Graph
+        An optimized graph.
+    layouts : sequence of Layout or None
+        Layout of each input; None is C-contiguous.
+    """
+
+    def __init__(self, graph: Graph, layouts: Sequence[Layout | None] | None = None) -> None:
+        self.graph = graph
+        target = host_target()
+        self.module: Module = assemble(lower_graph(graph, target, layouts), target)
+        self._failures = threading.local()
+        self._hosts = [_HOST(self._host_call(step)) for step in self.module.hosts]
+        symbols = dict(self.module.symbols)
+        for number, callback in enumerate(self._hosts):
+            address = ctypes.cast(callback, ctypes.c_void_p).value
+            assert address is not None
+            symbols[f"host{number}"] = address
+        self._constants = [graph.constants[index] for index in self.module.constants]
+        for index, array in zip(self.module.constants, self._constants, strict=True):
+            symbols[f"constant{index}"] = array.__array_interface__["data"][0]
+        self.symbols = symbols
+        self.code: CompiledModule = get_engine().compile_module(self.module.text, symbols, ["run"])
+        self._run: Callable[..., int] = _RUN(self.code.address("run"))
+        self._outputs: list[tuple[tuple[int, ...], DType]] = [
+            (spec.static_shape, spec.dtype) for spec in self.module.program.outputs
+        ]
+
+    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs for these arrays, whose shapes, dtypes and layouts are the compiled ones.
+
+        Raises
+        ------
+        Exception
+            What a host call raised.
+        MemoryError
+            If there is no memory for intermediate values.
+        """
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
+        pointers = [array.__array_interface__["data"][0] for array in (*arrays, *outputs)]
+        status = self._run((ctypes.c_int64 * len(pointers))(*pointers))
+        if status:
+            self.fail(status)
+        return outputs
+
+    def fail(self, status: int) -> None:
+        """Raises what the status of `run` stands for."""
+        if status != HOST_ERROR:
+            nbytes = self.module.arena.nbytes
+            raise MemoryError(f"{self.graph.name}: no memory for {nbytes} bytes of intermediates")
+        error = getattr(self._failures, "error", None)
+        self._failures.error = None
+        raise error or HostCallError(f"{self.graph.name}: a host call failed")
+
+    def _host_call(self, step: HostStep) -> Callable[[int], int]:
+        """The callback for a host call; it takes an array of pointers, and keeps what the kernel
+        raises."""
+        views = [_viewer(placed) for placed in (*step.inputs, *step.outputs)]
+        n_inputs = len(step.inputs)
+        kernel, attrs, count = step.op.kernel, step.attrs, len(views)
+        several = step.op.n_outputs is not None
+
+        def call(address: int) -> int:
+            try:
+                pointers = (ctypes.c_int64 * count).from_address(address)
+                arrays = [view(p) for view, p in zip(views, pointers, strict=True)]
+                results = kernel(*arrays[:n_inputs], *attrs)
+                for target, result in zip(
+                    arrays[n_inputs:], results if several else (results,), strict=True
+                ):
+                    target[...] = result
+            except BaseException as error:
+                self._failures.error = error
+                return 1
+            return 0
+
+        return call
+
+
+def _viewer(placed: Placed) -> Callable[[int], Array]:
+    """A function from a buffer's address to the array that lies there."""
+    shape, dtype = placed.spec.static_shape, placed.spec.dtype
+    strides, offset = placed.layout.strides, placed.layout.offset
+    low = offset + sum(min(0, s * (e - 1)) for s, e in zip(strides, shape, strict=True))
+    high = offset + sum(max(0, s * (e - 1)) for s, e in zip(strides, shape, strict=True))
+    if placed.spec.size == 0:
+        return lambda _: np.empty(shape, dtype)
+    memory = ctypes.c_char * (high - low + dtype.itemsize)
+
+    def view(address: int) -> Array:
+        return np.ndarray(shape, dtype, memory.from_address(address + low), offset - low, strides)
+
+    return view
+
+
+def layout_of(array: Array) -> Layout | None:
+    """The layout to compile for so that this array need not be copied; None is C-contiguous."""
+    return None if array.flags.c_contiguous else Layout(0, array.strides)
