@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from tapeline.compiler.codegen.kernels import emit_nest
-
 from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
+from tapeline.compiler.codegen.kernels import emit_nest
 from tapeline.compiler.codegen.lower import matrix_operand
 from tapeline.compiler.codegen.matmul import emit_matmul, matmul_symbols
 from tapeline.compiler.codegen.nest import Kernel, KernelFunction, SlotValue
@@ -86,7 +85,8 @@ class _Assembler:
             return emit_nest(step.nest, self.target, f"k{number}")
         if isinstance(step, MatmulStep):
             self.uses_blas = True
-            return emit_matmul(*map(matrix_operand, (step.a, step.b, step.out)), self.target)
+            a, b, out = (matrix_operand(placed) for placed in (step.a, step.b, step.out))
+            return emit_matmul(a, b, out, self.target)
         return None
 
     # ---- the text of `run`

@@ -128,7 +128,8 @@ def _viewer(placed: Placed) -> Callable[[int], Array]:
     memory = ctypes.c_char * (high - low + dtype.itemsize)
 
     def view(address: int) -> Array:
-        return np.ndarray(shape, dtype, memory.from_address(address + low), offset - low, strides)
+        buffer: Any = memory.from_address(address + low)
+        return np.ndarray(shape, dtype, buffer, offset - low, strides)
 
     return view
 

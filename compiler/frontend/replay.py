@@ -30,10 +30,11 @@ def replay(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
             values[node] = given[node]
         elif op is CONSTANT:
             constant = graph.constant_value(node)
-            values[node] = (
-                wrap(constant) if target is None else target.tensor(target.add_constant(constant))
-                # type: ignore[arg-type]  # a constant node has a value
-            )
+            assert constant is not None
+            if target is None:
+                values[node] = wrap(constant)
+            else:
+                values[node] = target.tensor(target.add_constant(constant))
         elif op is PICK:
             values[node] = values[graph.inputs[node][0]][cast(int, graph.attrs[node][0])]
         else:
