@@ -19,7 +19,7 @@ import numpy as np
 from tapeline.runtime.dispatch import BUSY, STATE, bind, is_recorded
 from tapeline.runtime.errors import ArgumentError, DTypeError
 from tapeline.runtime.op import Op
-from tapeline.runtime.record import Node, join, meet, next_serial
+from tapeline.runtime.record import Node, join, keep_watched, meet, next_serial
 from tapeline.runtime.spec import DType, canonical_dtype
 from tapeline.runtime.tensor import Tensor, adopt, as_tensor, cast_tensor, wrap
 
@@ -121,7 +121,7 @@ def promote_one(op: Op, a: Any) -> Tensor:
 def _is_operand(x: Any) -> bool:
     return (
         type(x) in _WEAK
-        or isinstance(x, np.ndarray | np.generic | list | tuple | Tensor)
+        or isinstance(x, np.ndarray | np.generic | list | tuple)
         or hasattr(type(x), "__tapeline_tensor__")
     )
 
@@ -321,8 +321,14 @@ def _compile(op: Op, source: str, slow: Callable[..., Any]) -> Any:
 
 # Changing a cell: `x += y` and `x[i] = v`
 
-_getitem: Callable[[Tensor, Any], Tensor]
-_setitem: Callable[[Tensor, Any, Any], Tensor]
+
+def replace_value(cell: Tensor, result: Tensor) -> None:
+    """Give the cell the value and the history of `result`."""
+    node = cell._node
+    if node is not None and node.tapes is not node.rec:
+        keep_watched(cell, node)
+    cell._value = result._value
+    cell._node = result._node
 
 
 def make_inplace(sign: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -345,8 +351,7 @@ def make_inplace(sign: str, function: Callable[[Any, Any], Any]) -> Callable[[An
                     f"{value.dtype} cannot hold; convert x with x.astype({result.dtype}) first"
                 )
             result = cast_tensor(result, value.dtype)
-        a._value = result._value
-        a._node = result._node
+        replace_value(a, result)
         return a
 
     method.__name__ = function.__name__
@@ -364,9 +369,7 @@ def install_indexing(
     def __setitem__(self: Tensor, key: Any, value: Any) -> None:
         if write_unshared(self, key, value):
             return
-        result = setitem(self, key, value)
-        self._value = result._value
-        self._node = result._node
+        replace_value(self, setitem(self, key, value))
 
     attach_method("__getitem__", getitem)
     attach_method("__setitem__", __setitem__)

@@ -9,6 +9,7 @@ it, and what a node saves is raw values, never tensors (a tensor would close a c
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from itertools import count
 from typing import Any, NoReturn
@@ -87,6 +88,9 @@ def _new_set(ids: tuple[int, ...]) -> TapeSet:
 
 EMPTY = _new_set(())
 """The set of no tapes; holds nothing."""
+LOCK = threading.RLock()
+"""Held where the tapes of a node change: several threads may watch one value. Reentrant, for a tape
+that dies of garbage collection releases itself wherever the thread happens to be."""
 _OWN: dict[int, TapeSet] = {}
 _COMBINED: dict[tuple[int, ...], TapeSet] = {}
 _next_tape: Callable[[], int] = count(1).__next__
@@ -107,11 +111,6 @@ def tape_set(ids: tuple[int, ...]) -> TapeSet:
         return _OWN.get(ids[0], EMPTY)
     found = _COMBINED.get(ids)
     return found if found is not None else _COMBINED.setdefault(ids, _new_set(ids))
-
-
-def is_live(ident: int) -> bool:
-    """Whether the tape of that id exists and was not released."""
-    return ident in _OWN
 
 
 def union_set(a: TapeSet, b: TapeSet) -> TapeSet:
@@ -151,6 +150,13 @@ def new_leaf(tapes: TapeSet) -> Node:
     node.rec = EMPTY
     node.tapes = tapes
     return node
+
+
+def watch_node(node: Node, own: TapeSet) -> None:
+    """Let the tape know the value of the node, as a leaf if it did not record it."""
+    with LOCK:
+        if own.ids[0] not in node.tapes.ids:
+            node.tapes = union_set(node.tapes, own)
 
 
 def enter(node: Node, tapes: TapeSet) -> None:
@@ -227,17 +233,20 @@ def live_nodes(own: TapeSet) -> list[Node]:
 def release(own: TapeSet) -> None:
     """End the tape: nodes that no other tape knows lose their history."""
     (ident,) = own.ids
-    _OWN.pop(ident, None)
-    for weak in list(own) if own else ():
-        node = weak()
-        if node is not None:
-            node.parents = node.saved = ()
-            node.rec = EMPTY
-            node.tapes = EMPTY if node.tapes is own else _without(node.tapes, ident)
-    own.clear()
-    own.memo = own.drop = None
-    for ids in [ids for ids in list(_COMBINED) if ident in ids]:
-        _release_combined(ids, ident)
+    with LOCK:
+        _OWN.pop(ident, None)
+        _CELLS.pop(ident, None)
+        for weak in list(own) if own else ():
+            node = weak()
+            if node is not None:
+                node.parents = node.saved = ()
+                node.rec = EMPTY
+                node.tapes = EMPTY if node.tapes is own else _without(node.tapes, ident)
+        own.clear()
+        own.memo = own.drop = None
+        if _COMBINED:
+            for ids in [ids for ids in list(_COMBINED) if ident in ids]:
+                _release_combined(ids, ident)
 
 
 def _release_combined(ids: tuple[int, ...], ident: int) -> None:
@@ -260,3 +269,40 @@ def _release_combined(ids: tuple[int, ...], ident: int) -> None:
 
 def _without(tapes: TapeSet, ident: int) -> TapeSet:
     return tape_set(tuple([i for i in tapes.ids if i != ident and i in _OWN]))
+
+
+# Cells that got a new value after a tape watched them: a source still names the watched value
+
+_CELLS: dict[int, dict[int, tuple[ref[Any], Node]]] = {}
+"""Tape id -> id of the cell -> the cell, and the node of the value that the tape watched."""
+
+
+def keep_watched(cell: Any, node: Node) -> None:
+    """Remember the node for the tapes that watch it; its cell is about to get a new value."""
+    for ident in node.tapes.ids:
+        if ident in _OWN and ident not in node.rec.ids:
+            cells = _CELLS.setdefault(ident, {})
+            if id(cell) not in cells:
+                remember_cell(ident, cell, node)
+
+
+def remember_cell(ident: int, cell: Any, node: Node) -> None:
+    """Let `cell`, as a source for the tape, name the value of `node`."""
+    cells = _CELLS.setdefault(ident, {})
+    key = id(cell)
+    cells[key] = (ref(cell, lambda _: cells.pop(key, None)), node)
+
+
+def forget_cell(ident: int, cell: Any) -> None:
+    """Let `cell` name the value it holds again."""
+    if ident in _CELLS:
+        _CELLS[ident].pop(id(cell), None)
+
+
+def watched_node(ident: int, cell: Any) -> Node | None:
+    """The node that the cell names as a source for the tape."""
+    if ident in _CELLS:
+        found = _CELLS[ident].get(id(cell))
+        if found is not None:
+            return found[1]
+    return cell._node  # type: ignore[no-any-return]

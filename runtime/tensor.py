@@ -88,6 +88,9 @@ class Tensor:
         """Always "cpu"."""
         return "cpu"
 
+    def __tapeline_tensor__(self) -> Tensor:
+        return self
+
     # The value itself; not there while tracing
 
     def _concrete(self, what: str) -> npt.NDArray[Any]:
@@ -414,7 +417,7 @@ def _short(x: Any) -> str:
 
 def _holds_tensor(items: Any) -> bool:
     for item in items:
-        if type(item) is Tensor or hasattr(type(item), "__tapeline_tensor__"):
+        if hasattr(type(item), "__tapeline_tensor__"):
             return True
         if isinstance(item, list | tuple) and _holds_tensor(item):
             return True
@@ -422,7 +425,7 @@ def _holds_tensor(items: Any) -> bool:
 
 
 def _plain(x: Any) -> Any:
-    return x.numpy() if type(x) is Tensor else x
+    return x.numpy() if hasattr(type(x), "__tapeline_tensor__") else x
 
 
 def _store(ufunc: np.ufunc, result: Any, out: tuple[Any, ...]) -> Any:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tapeline.runtime.backprop import imperative_grad
-from tapeline.runtime.tape import pop_tape, push_new_tape, watch
-
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.replay import replay
 from tapeline.compiler.ir.graph import Graph
+from tapeline.runtime.backprop import imperative_grad
+from tapeline.runtime.tape import pop_tape, push_new_tape, watch
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,382 @@
+"""Backpropagation: from targets down a tape's nodes to the sources, youngest node first.
+
+Serial order is an order of dependence, so every node is met once, after all that use it, and sums
+are made in one fixed order. The walk is a loop: the length of a chain meets no recursion limit.
+
+Gradient rules run on plain arrays where nothing could record them, on tensors where an outer tape
+or a trace may. The rules are the same.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+
+import numpy as np
+
+from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.errors import ArgumentError, GradientError, ShapeError
+from tapeline.runtime.op import OUT, Op
+from tapeline.runtime.record import JointNode, Node, PickNode, TapeSet, new_pick
+from tapeline.runtime.spec import DType, Shape
+from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+
+if TYPE_CHECKING:
+    from tapeline.runtime.tape import Tape
+
+Unconnected: TypeAlias = Literal["none", "zero"]
+
+_ndarray = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class VSpace:
+    """The vector space cotangents live in, so that the walk knows no tensor type."""
+
+    add: Callable[[Any, Any], Any]
+    zeros: Callable[[Shape, DType], Any]
+    ones: Callable[[Shape, DType], Any]
+    num_elements: Callable[[Any], int]
+
+
+_CACHED: dict[tuple[int, Shape, DType], np.ndarray[Any, Any]] = {}
+
+
+def _filled(number: int, shape: Shape, dtype: DType) -> np.ndarray[Any, Any]:
+    """An array that nobody writes to; the same one for the same 0-d request or zeros."""
+    if shape and number:
+        made: np.ndarray[Any, Any] = np.empty(shape, dtype)
+        made.fill(number)
+        return made
+    key = (number, shape, dtype)
+    found = _CACHED.get(key)
+    if found is None:
+        if len(_CACHED) >= 256:
+            _CACHED.clear()
+        found = np.full(shape, number, dtype)
+        found.flags.writeable = False
+        if found.nbytes > 4096:
+            return found
+        _CACHED[key] = found
+    return found
+
+
+TENSOR_SPACE = VSpace(
+    add=operator.add,
+    zeros=lambda shape, dtype: wrap(_filled(0, shape, dtype)),
+    ones=lambda shape, dtype: wrap(_filled(1, shape, dtype)),
+    num_elements=lambda tensor: tensor.size,
+)
+"""The space of tensors, the default everywhere."""
+
+
+_RAW, _MIXED, _TENSORS, _FOREIGN = range(4)
+"""What cotangents are: arrays; arrays where only this tape looks; tensors; what a space makes."""
+
+
+class _Walk:
+    """One way back over the nodes of the tape that owns `own`."""
+
+    __slots__ = ("grads", "heap", "ident", "low", "mode", "own", "owned", "space", "wanted")
+
+    def __init__(self, space: VSpace, own: TapeSet, wanted: dict[Node, Any]) -> None:
+        self.space = space
+        self.own = own
+        (self.ident,) = own.ids
+        self.wanted = wanted
+        self.low = min([node.serial for node in wanted])
+        self.grads: dict[Node, Any] = {}
+        self.heap: list[tuple[int, Node]] = []
+        self.owned: set[Node] = set()
+        active = STATE.active
+        if space is not TENSOR_SPACE:
+            self.mode = _FOREIGN
+        elif STATE.handler is not None or (active is not None and self.ident in active.ids):
+            self.mode = _TENSORS
+        else:
+            self.mode = _RAW if active is None else _MIXED
+
+    def seed(self, node: Node, cotangent: Any) -> None:
+        """Start at a target."""
+        if self.mode == _RAW and type(cotangent) is Tensor:
+            cotangent = cotangent._value
+        self.deliver(node, cotangent)
+
+    def run(self) -> None:
+        """Leave in `wanted` the cotangent of each node there that the targets depend on."""
+        heap, grads, wanted, own, ident = self.heap, self.grads, self.wanted, self.own, self.ident
+        while heap:
+            node = heappop(heap)[1]
+            ct = grads.pop(node)
+            if node in wanted:
+                wanted[node] = ct
+            rec = node.rec
+            if rec is own or ident in rec.ids:
+                if type(node) is PickNode:
+                    self.pick(node, ct)
+                elif type(node) is JointNode or node.op.joint_vjp is not None:  # type: ignore[union-attr]
+                    self.expand_joint(node, ct)
+                else:
+                    self.expand(node, ct)
+
+    def deliver(self, node: Node, part: Any) -> None:
+        """Add to the cotangent of a node."""
+        grads = self.grads
+        held = grads.get(node)
+        if held is None:
+            grads[node] = part
+            heappush(self.heap, (-node.serial, node))
+        elif node in self.owned:
+            held += part  # a buffer made here of the first two parts; nobody else has seen it
+        else:
+            grads[node] = total = self.add(held, part)
+            if type(total) is _ndarray:
+                self.owned.add(node)
+
+    def add(self, held: Any, part: Any) -> Any:
+        """The sum of two cotangents."""
+        if self.mode == _FOREIGN:
+            return self.space.add(held, part)
+        if (type(held) is Tensor) != (type(part) is Tensor):
+            held, part = as_cotangent(held), as_cotangent(part)
+        return held + part
+
+    def leads_on(self, node: Node | None) -> bool:
+        """Whether a source may lie at the node or beyond."""
+        return (
+            node is not None
+            and node.serial >= self.low
+            and (node.tapes is self.own or self.ident in node.tapes.ids)
+            and (node.op is not None or node in self.wanted)
+        )
+
+    def expand(self, node: Node, ct: Any) -> None:
+        """Run the rules of an op that has one per input."""
+        op, attrs, saved = node.op, node.attrs, node.saved
+        own, ident, low = self.own, self.ident, self.low
+        assert op is not None
+        if self.mode:
+            (ct,), saved = self.prepare(node, [ct])
+        rules = op.vjps
+        if not rules and any(self.leads_on(parent) for parent in node.parents):
+            _reject_missing(op)
+        for parent, rule in zip(node.parents, rules, strict=False):
+            # `leads_on`, spelled out: most of the time of a walk over small arrays goes here
+            if (
+                parent is None
+                or rule is None
+                or parent.serial < low
+                or (parent.tapes is not own and ident not in parent.tapes.ids)
+                or (parent.op is None and parent not in self.wanted)
+            ):
+                continue
+            part = rule(ct, attrs, *saved)
+            if part is not None:
+                self.deliver(parent, part)
+
+    def pick(self, node: PickNode, ct: Any) -> None:
+        """Keep the cotangent of one output until all outputs of its op are through."""
+        for joint in node.parents:
+            assert type(joint) is JointNode
+            if joint.serial < self.low:
+                continue
+            cts = self.grads.get(joint)
+            if cts is None:
+                cts = self.grads[joint] = [None] * len(joint.specs)
+                heappush(self.heap, (-joint.serial, joint))
+            held = cts[node.index]
+            cts[node.index] = ct if held is None else self.add(held, ct)
+
+    def expand_joint(self, node: Node, ct: Any) -> None:
+        """Run the one rule that an op has for all its inputs."""
+        op = node.op
+        assert op is not None
+        cts: list[Any] = ct if type(node) is JointNode else [ct]
+        needed = tuple([self.leads_on(parent) for parent in node.parents])
+        if not any(needed):
+            return
+        if op.joint_vjp is None:
+            _reject_missing(op)
+        if type(node) is JointNode and not op.accepts_none:
+            for index, (shape, dtype) in enumerate(node.specs):
+                if cts[index] is None:
+                    cts[index] = self.zeros(shape, dtype)
+        saved = node.saved
+        if self.mode:
+            cts, saved = self.prepare(node, cts)
+        parts = tuple(op.joint_vjp(tuple(cts), node.attrs, needed, *saved))
+        if len(parts) != len(node.parents):
+            raise GradientError(
+                f"{op.name}: its gradient rule returned {len(parts)} cotangents for "
+                f"{len(node.parents)} inputs; return one, or None, per input"
+            )
+        for parent, part, is_needed in zip(node.parents, parts, needed, strict=True):
+            if is_needed and part is not None:
+                assert parent is not None
+                self.deliver(parent, part)
+
+    def zeros(self, shape: Shape, dtype: DType) -> Any:
+        """What stands for the cotangent of an output that nothing depends on."""
+        if self.mode == _FOREIGN:
+            return self.space.zeros(shape, dtype)
+        zeros = _filled(0, shape, dtype)
+        return zeros if self.mode == _RAW else wrap(zeros)
+
+    def prepare(self, node: Node, cts: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
+        """The cotangents and saved values of a node in the form in which its rules shall run."""
+        if self.mode == _FOREIGN:
+            return cts, node.saved
+        if self.mode == _MIXED and self.is_private(node, cts):
+            return [ct._value if type(ct) is Tensor else ct for ct in cts], node.saved
+        return [as_cotangent(ct) for ct in cts], _lift(node)
+
+    def is_private(self, node: Node, cts: list[Any]) -> bool:
+        """Whether no other tape could record what the rules of the node do."""
+        own = self.own
+        if node.tapes is not own:
+            return False
+        for parent in node.parents:
+            if parent is not None and parent.tapes is not own:
+                return False
+        return all(type(ct) is not Tensor or ct._node is None for ct in cts)
+
+
+def as_cotangent(part: Any) -> Any:
+    """An array as a tensor; tensors, None and cotangents of other kinds as they are."""
+    if isinstance(part, np.ndarray | np.generic):
+        return wrap(np.asarray(part))
+    return part
+
+
+def _lift(node: Node) -> tuple[Any, ...]:
+    """What the node saved, as tensors with the nodes they had."""
+    op, parents = node.op, node.parents
+    assert op is not None
+    lifted = []
+    for item, value in zip(op.saves, node.saved, strict=True):
+        if not isinstance(item, int):
+            lifted.append(value)
+        elif item >= 0:
+            lifted.append(wrap(value, parents[item]))
+        else:
+            lifted.append(wrap(value, _output_node(node, OUT - item, value.dtype)))
+    return tuple(lifted)
+
+
+def _output_node(node: Node, index: int, dtype: DType) -> Node | None:
+    """The node of one output of the op; a new one where the output's own has died."""
+    if dtype.kind not in "fc":
+        return None
+    if type(node) is not JointNode:
+        return node
+    found = node.outputs[index]()
+    return new_pick(node, index, node.rec) if found is None else found
+
+
+def _reject_missing(op: Op) -> NoReturn:
+    raise GradientError(
+        f"{op.name}: the op has no gradient rule, but a source lies behind it; "
+        "use tl.stop_gradient on its result if no gradient is meant to flow"
+    )
+
+
+def imperative_grad(
+    vspace: VSpace | None,
+    tape: Tape,
+    targets: Sequence[Any],
+    sources: Sequence[Any],
+    output_gradients: Sequence[Any] | None = None,
+    unconnected_gradients: Unconnected = "none",
+) -> list[Any]:
+    """The gradients of the sum of the targets with respect to each source.
+
+    Parameters
+    ----------
+    vspace : VSpace or None
+        Where the cotangents live; None is `TENSOR_SPACE`.
+    tape : Tape
+        The tape that recorded the targets. Unless it is persistent it ends here.
+    targets, sources : sequence of Tensor or Variable
+        A source names the value that it had when the tape watched it.
+    output_gradients : sequence, optional
+        One cotangent, or None for ones, per target.
+    unconnected_gradients : "none" or "zero"
+        What stands for the gradient of a source that no target depends on.
+
+    Returns
+    -------
+    list
+        A cotangent, or None, per source.
+
+    Raises
+    ------
+    TapeError
+        If the tape was used already and is not persistent, or recorded nothing yet.
+    """
+    if unconnected_gradients not in ("none", "zero"):
+        raise ArgumentError(
+            f"gradient: unconnected_gradients must be 'none' or 'zero', "
+            f"got {unconnected_gradients!r}"
+        )
+    space = TENSOR_SPACE if vspace is None else vspace
+    seeds = _seeds(space, targets, output_gradients)
+    own = tape.begin_walk()
+    try:
+        nodes = [tape.source_node(source) for source in sources]
+        wanted: dict[Node, Any] = {node: None for node in nodes if node is not None}
+        if wanted:
+            walk = _Walk(space, own, wanted)
+            for node, ct in seeds:
+                if node.tapes is own or walk.ident in node.tapes.ids:
+                    walk.seed(node, ct)
+            walk.run()
+        found = [None if node is None else wanted[node] for node in nodes]
+    finally:
+        tape.end_walk()
+    if space is TENSOR_SPACE:
+        found = [as_cotangent(part) for part in found]
+    if unconnected_gradients == "zero":
+        found = [
+            space.zeros(source.shape, source.dtype) if part is None else part
+            for source, part in zip(sources, found, strict=True)
+        ]
+    return found
+
+
+def _seeds(
+    space: VSpace, targets: Sequence[Any], output_gradients: Sequence[Any] | None
+) -> list[tuple[Node, Any]]:
+    """The nodes of the targets that have one, each with its cotangent."""
+    if output_gradients is not None and len(output_gradients) != len(targets):
+        raise ArgumentError(
+            f"gradient: {len(output_gradients)} output_gradients for {len(targets)} targets; "
+            "give one, or None, per target"
+        )
+    seeds = []
+    for index, target in enumerate(targets):
+        node = target._node
+        given = None if output_gradients is None else output_gradients[index]
+        if given is None:
+            if node is not None:
+                seeds.append((node, space.ones(target.shape, target.dtype)))
+            continue
+        if space is TENSOR_SPACE:
+            given = as_tensor(given, target.dtype, "output_gradients")
+        _check_size(space, given, target)
+        if node is not None:
+            seeds.append((node, given))
+    return seeds
+
+
+def _check_size(space: VSpace, given: Any, target: Any) -> None:
+    shape = target.shape
+    fits = given.shape == shape if space is TENSOR_SPACE else True
+    if not fits or space.num_elements(given) != math.prod(shape):
+        raise ShapeError(
+            f"gradient: an output gradient of {space.num_elements(given)} elements, {given!r}, "
+            f"does not fit its target of shape {shape}"
+        )

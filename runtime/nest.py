@@ -1,0 +1,155 @@
+"""Structures: nested dicts, lists, tuples, named tuples, dataclasses and None, with leaves inside.
+
+A dict is flattened in its own order, None is a structure without leaves, everything else is a leaf.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tapeline.runtime.errors import ArgumentError
+
+
+def is_leaf(x: Any) -> bool:
+    """Whether `x` is taken as a whole: no container that `flatten` looks into."""
+    return x is not None and not isinstance(x, dict | list | tuple) and not _is_dataclass(x)
+
+
+def _is_dataclass(x: Any) -> bool:
+    return dataclasses.is_dataclass(x) and not isinstance(x, type)
+
+
+def _children(x: Any) -> list[Any]:
+    """What the container `x` holds, in order."""
+    if x is None:
+        return []
+    if isinstance(x, dict):
+        return list(x.values())
+    if isinstance(x, list | tuple):
+        return list(x)
+    return [getattr(x, field.name) for field in dataclasses.fields(x)]
+
+
+def _rebuild(like: Any, children: list[Any]) -> Any:
+    """A container as `like` with other children."""
+    if like is None:
+        return None
+    if isinstance(like, dict):
+        return _rebuild_dict(like, children)
+    if isinstance(like, tuple):
+        made = type(like)
+        if hasattr(made, "_make"):
+            return made._make(children)
+        return tuple(children) if made is tuple else made(children)
+    if isinstance(like, list):
+        return children if type(like) is list else type(like)(children)
+    values = {f.name: c for f, c in zip(dataclasses.fields(like), children, strict=True)}
+    made = object.__new__(type(like))
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _rebuild_dict(like: dict[Any, Any], children: list[Any]) -> Any:
+    pairs = zip(like, children, strict=True)
+    if type(like) is dict:
+        return dict(pairs)
+    made = like.copy()  # keeps what a subclass holds besides its items
+    for key, child in pairs:
+        made[key] = child
+    return made
+
+
+def flatten(structure: Any) -> list[Any]:
+    """The leaves of a structure, from left to right."""
+    kind = type(structure)
+    if kind is not list and kind is not tuple and kind is not dict and is_leaf(structure):
+        return [structure]
+    leaves: list[Any] = []
+    stack = [iter([structure])]
+    while stack:
+        for item in stack[-1]:
+            if is_leaf(item):
+                leaves.append(item)
+            else:
+                stack.append(iter(_children(item)))
+                break
+        else:
+            stack.pop()
+    return leaves
+
+
+def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
+    """A structure of the same form with other leaves.
+
+    Raises
+    ------
+    ArgumentError
+        If the number of leaves is not that of the structure.
+    """
+    rest = iter(leaves)
+    try:
+        built = _fill(structure, rest)
+    except StopIteration:
+        built = rest
+    if built is rest or next(rest, rest) is not rest:
+        raise ArgumentError(
+            f"unflatten: {len(leaves)} leaves for a structure of {len(flatten(structure))}"
+        )
+    return built
+
+
+def _fill(structure: Any, rest: Iterator[Any]) -> Any:
+    if is_leaf(structure):
+        return next(rest)
+    return _rebuild(structure, [_fill(child, rest) for child in _children(structure)])
+
+
+def map_structure(function: Callable[..., Any], structure: Any, *others: Any) -> Any:
+    """A structure of the same form with `function` of each leaf, and of the leaves of `others` that
+    stand at the same place.
+
+    Raises
+    ------
+    ArgumentError
+        If one of the others has another form.
+    """
+    for other in others:
+        assert_same_structure(structure, other)
+    columns = zip(flatten(structure), *[flatten(other) for other in others], strict=True)
+    return unflatten(structure, [function(*column) for column in columns])
+
+
+def assert_same_structure(a: Any, b: Any) -> None:
+    """Raise an `ArgumentError` that names the place where two structures differ in form."""
+    found = _difference(a, b, "")
+    if found:
+        raise ArgumentError(f"the structures differ at {found}")
+
+
+def _difference(a: Any, b: Any, path: str) -> str:
+    where = path or "the top"
+    if is_leaf(a) or is_leaf(b):
+        if is_leaf(a) and is_leaf(b):
+            return ""
+        return f"{where}: {type(a).__name__} and {type(b).__name__}"
+    if type(a) is not type(b):
+        return f"{where}: {type(a).__name__} and {type(b).__name__}"
+    names_a, names_b = _names(a), _names(b)
+    if names_a != names_b:
+        return f"{where}: {type(a).__name__} of {names_a} and of {names_b}"
+    for name, x, y in zip(names_a, _children(a), _children(b), strict=True):
+        found = _difference(x, y, f"{path}[{name!r}]")
+        if found:
+            return found
+    return ""
+
+
+def _names(x: Any) -> list[Any]:
+    if isinstance(x, dict):
+        return list(x)
+    if _is_dataclass(x):
+        return [field.name for field in dataclasses.fields(x)]
+    return list(range(len(_children(x))))
