@@ -118,7 +118,8 @@ def promote_one(op: Op, a: Any) -> Tensor:
     return a if dtype.kind in op.kinds else cast_tensor(a, accepted_dtype(op, dtype))
 
 
-def _is_operand(x: Any) -> bool:
+def is_operand(x: Any) -> bool:
+    """Whether operators take `x` beside a tensor; otherwise they give NotImplemented."""
     return (
         type(x) in _WEAK
         or isinstance(x, np.ndarray | np.generic | list | tuple)
@@ -311,7 +312,7 @@ def _compile(op: Op, source: str, slow: Callable[..., Any]) -> Any:
         "op": op, "kernel": op.kernel, "save": op.save, "slow": slow, "busy": BUSY, "state": STATE,
         "Tensor": Tensor, "Node": Node, "ndarray": np.ndarray, "asarray": np.asarray, "join": join,
         "meet": meet, "next_serial": next_serial, "ref": ref, "f32": _FLOAT32, "f64": _FLOAT64,
-        "constant": constant, "is_operand": _is_operand,
+        "constant": constant, "is_operand": is_operand,
     }  # fmt: skip
     before = set(scope)
     exec(compile(source, f"<operator {op.name}>", "exec"), scope)

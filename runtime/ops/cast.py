@@ -1,0 +1,338 @@
+"""Ops that change how values are held, not what they are: dtype, complex parts, identity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tapeline.runtime.op import Attrs, Sample, ScalarEmitter, Trait, V
+from tapeline.runtime.operators import attach_method, make_unary
+from tapeline.runtime.ops.pointwise import apply, call, define_pointwise, to_real
+from tapeline.runtime.spec import SUPPORTED_DTYPES, DType, TensorSpec, canonical_dtype, spec_of
+from tapeline.runtime.tensor import (
+    Tensor,
+    TensorLike,
+    as_tensor,
+    install_conversions,
+    register_ufunc,
+)
+
+# -- real, imag, conj ------------------------------------------------------------------------------
+# A complex op runs its NumPy kernel in compiled code too, so these bodies are for real dtypes.
+
+
+def _identity_emit(b: ScalarEmitter[V], x: V) -> V:
+    return x
+
+
+def _real_kernel(x: Any) -> Any:
+    return np.real(x) if x.dtype.kind == "c" else x
+
+
+def _real_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
+    return call(CAST, ct, attrs=(x.dtype,))
+
+
+REAL = define_pointwise(
+    "real",
+    kernel=_real_kernel,
+    kinds="biufc",
+    result=to_real,
+    saves=(0,),
+    vjps=(_real_vjp,),
+    emit=_identity_emit,
+    traits=Trait.IDEMPOTENT,
+)
+
+_real = make_unary(REAL)
+
+
+def real(x: TensorLike, /) -> Tensor:
+    """The real part of each element.
+
+    Real tensors stay as they are.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+
+    Returns
+    -------
+    Tensor of float, or the dtype of a real `x`
+        Of the shape of `x`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.real([(1+2j)]).numpy()
+    array([1.])
+    """
+    return _real(x)
+
+
+register_ufunc(np.real, real)
+attach_method("real", property(_real))
+
+
+def _imag_kernel(x: Any) -> Any:
+    return np.imag(x) if x.dtype.kind == "c" else np.zeros_like(x)
+
+
+def _imag_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
+    return ct * 1j if x.dtype.kind == "c" else None
+
+
+def _imag_emit(b: ScalarEmitter[V], x: V) -> V:
+    return b.constant(0, b.dtype_of(x))
+
+
+IMAG = define_pointwise(
+    "imag",
+    kernel=_imag_kernel,
+    kinds="biufc",
+    result=to_real,
+    saves=(0,),
+    vjps=(_imag_vjp,),
+    emit=_imag_emit,
+)
+
+_imag = make_unary(IMAG)
+
+
+def imag(x: TensorLike, /) -> Tensor:
+    """The imaginary part of each element, 0 for real ones.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+
+    Returns
+    -------
+    Tensor of float, or the dtype of a real `x`
+        Of the shape of `x`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.imag([(1+2j)]).numpy()
+    array([2.])
+    """
+    return _imag(x)
+
+
+register_ufunc(np.imag, imag)
+attach_method("imag", property(_imag))
+
+
+def _conj_kernel(x: Any) -> Any:
+    return np.conjugate(x) if x.dtype.kind == "c" else x
+
+
+def _conj_vjp(ct: Any, attrs: Attrs) -> Any:
+    return call(CONJ, ct)
+
+
+CONJ = define_pointwise(
+    "conj",
+    kernel=_conj_kernel,
+    kinds="biufc",
+    vjps=(_conj_vjp,),
+    emit=_identity_emit,
+    traits=Trait.INVOLUTION,
+)
+
+_conj = make_unary(CONJ)
+
+
+def conj(x: TensorLike, /) -> Tensor:
+    """The complex conjugate of each element.
+
+    Real tensors stay as they are.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.conj([(1+2j)]).numpy()
+    array([1.-2.j])
+    """
+    return _conj(x)
+
+
+register_ufunc(np.conjugate, conj)
+attach_method("conj", _conj)
+
+# -- cast ------------------------------------------------------------------------------------------
+
+
+def _cast_kernel(x: Any, dtype: DType) -> Any:
+    if x.dtype.kind == "c" and dtype.kind not in "cb":
+        x = x.real
+    return x.astype(dtype)
+
+
+def _cast_infer(x: TensorSpec, dtype: DType) -> TensorSpec:
+    return spec_of(x.shape, dtype)  # type: ignore[arg-type]  # extents may be None
+
+
+def _cast_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
+    return call(CAST, ct, attrs=(x.dtype,))
+
+
+def _cast_emit(b: ScalarEmitter[V], x: V, dtype: DType) -> V:
+    return b.cast(x, dtype)
+
+
+CAST = define_pointwise(
+    "cast",
+    kernel=_cast_kernel,
+    infer=_cast_infer,
+    kinds="biufc",
+    attr_names=("dtype",),
+    saves=(0,),
+    vjps=(_cast_vjp,),
+    emit=_cast_emit,
+    samples=tuple(Sample(((2, 3),), (dtype,)) for dtype in SUPPORTED_DTYPES),
+)
+
+
+def _cast(x: Tensor, dtype: DType) -> Tensor:
+    return apply(CAST, x, attrs=(dtype,))
+
+
+install_conversions(cast=_cast)
+
+
+def astype(x: TensorLike, dtype: npt.DTypeLike, /, *, copy: bool = True) -> Tensor:
+    """The values in another dtype.
+
+    Floats become ints by dropping the fraction; complex numbers become real by dropping the
+    imaginary part; what is not 0 becomes True. Gradients pass between floats and complex numbers.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    dtype : dtype-like
+        The wanted dtype.
+    copy : bool
+        False gives a tensor that has the dtype already back as it is.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    DTypeError
+        If there is no such dtype, or Tapeline does not have it.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.astype([1.7, -1.7], "int32").numpy()
+    array([ 1, -1], dtype=int32)
+    """
+    x = as_tensor(x, None, "astype")
+    wanted = canonical_dtype(dtype, "astype: dtype")
+    if x.dtype is wanted:
+        return _identity(x) if copy else x
+    return _cast(x, wanted)
+
+
+attach_method("astype", astype)
+
+# -- identity and stop_gradient --------------------------------------------------------------------
+
+
+def _identity_kernel(x: Any) -> Any:
+    return x
+
+
+def _identity_vjp(ct: Any, attrs: Attrs) -> Any:
+    return ct
+
+
+IDENTITY = define_pointwise(
+    "identity",
+    kernel=_identity_kernel,
+    kinds="biufc",
+    vjps=(_identity_vjp,),
+    emit=_identity_emit,
+    traits=Trait.IDEMPOTENT,
+)
+
+STOP_GRADIENT = define_pointwise(
+    "stop_gradient",
+    kernel=_identity_kernel,
+    kinds="biufc",
+    vjps=(None,),
+    emit=_identity_emit,
+    traits=Trait.IDEMPOTENT,
+)
+
+
+def identity(x: TensorLike, /) -> Tensor:
+    """The same values as another tensor: gradients flow, and a tape can watch it by itself.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape and dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.identity([1.0, 2.0]).numpy()
+    array([1., 2.])
+    """
+    return _identity(x)
+
+
+_identity = make_unary(IDENTITY)
+_stop_gradient = make_unary(STOP_GRADIENT)
+
+
+def stop_gradient(x: TensorLike, /) -> Tensor:
+    """The same values, taken as a constant by every tape.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape and dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> with tl.GradientTape() as tape:
+    ...     x = tl.asarray(3.0)
+    ...     tape.watch(x)
+    ...     y = x * tl.stop_gradient(x)
+    >>> float(tape.gradient(y, x))
+    3.0
+    """
+    return _stop_gradient(x)

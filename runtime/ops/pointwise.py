@@ -1,0 +1,191 @@
+"""What the families of elementwise ops share: spec rules, operands, and words for gradient rules.
+
+Gradient rules are written once. `call` runs an op on whatever it is given: on arrays it runs the
+kernel and gives an array, as soon as one operand is a tensor it binds and gives a tensor.
+
+For complex operands the cotangent of z = a + ib under a real target L is dL/da + i dL/db, as in
+TensorFlow and PyTorch: a holomorphic f passes `ct * conj(f'(z))` on. `along` and `conjugate` hold
+that convention, so a rule need not ask for the dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tapeline.runtime.dispatch import bind
+from tapeline.runtime.errors import DTypeError
+from tapeline.runtime.op import (
+    Attrs,
+    Infer,
+    Op,
+    ScalarEmitter,
+    Trait,
+    V,
+    define_op,
+    get_op,
+)
+from tapeline.runtime.operators import (
+    Promote,
+    attach_method,
+    make_binary,
+    make_inplace,
+    promote,
+)
+from tapeline.runtime.spec import (
+    SUPPORTED_DTYPES,
+    DType,
+    Shape,
+    TensorSpec,
+    broadcast_shapes,
+    spec_of,
+)
+from tapeline.runtime.tensor import Tensor, wrap
+
+BOOL = np.dtype(np.bool_)
+_KIND_NAMES = {"b": "bool", "i": "int", "u": "unsigned int", "f": "float", "c": "complex"}
+
+_ZEROS = {dtype: np.zeros((), dtype) for dtype in SUPPORTED_DTYPES}
+
+DTypeRule: TypeAlias = Callable[[DType], DType]
+
+
+def check_dtype(op_name: str, dtype: DType, kinds: str) -> None:
+    """A `DTypeError` where the op has no meaning for the dtype."""
+    if dtype.kind not in kinds:
+        expected = ", ".join(_KIND_NAMES[kind] for kind in kinds)
+        raise DTypeError(
+            f"{op_name}: dtype {dtype} is not supported; expected one of: {expected}. "
+            f"Convert with tl.astype"
+        )
+
+
+def to_bool(dtype: DType) -> DType:
+    """The dtype rule of predicates."""
+    return BOOL
+
+
+def to_real(dtype: DType) -> DType:
+    """The dtype of the parts of a complex number; other dtypes stay."""
+    if dtype.kind != "c":
+        return dtype
+    return np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
+
+
+def same_dtype(dtype: DType) -> DType:
+    """The dtype rule of most ops."""
+    return dtype
+
+
+def infer_pointwise(op_name: str, kinds: str, result: DTypeRule = same_dtype) -> Infer:
+    """The spec rule of an elementwise op: inputs of one dtype of these kinds, shapes that
+    broadcast."""
+
+    def infer(x: TensorSpec, *rest: Any) -> TensorSpec:
+        check_dtype(op_name, x.dtype, kinds)
+        others = [spec for spec in rest if type(spec) is TensorSpec]
+        if not others:
+            return spec_of(x.shape, result(x.dtype))  # type: ignore[arg-type]
+        for spec in others:
+            if spec.dtype != x.dtype:
+                raise DTypeError(
+                    f"{op_name}: operands have dtypes {x.dtype} and {spec.dtype}; the op takes one "
+                    f"dtype, convert with tl.astype"
+                )
+        shape = broadcast_shapes(op_name, x.static_shape, *(spec.static_shape for spec in others))
+        return spec_of(shape, result(x.dtype))
+
+    return infer
+
+
+def define_pointwise(
+    name: str,
+    *,
+    kernel: Callable[..., Any],
+    kinds: str,
+    result: DTypeRule = same_dtype,
+    traits: Trait = Trait.NONE,
+    infer: Infer | None = None,
+    **rules: Any,
+) -> Op:
+    """A new elementwise op; the spec rule follows from `kinds` and `result` unless one is given."""
+    return define_op(
+        name,
+        kernel=kernel,
+        infer=infer or infer_pointwise(name, kinds, result),
+        kinds=kinds,
+        traits=Trait.ELEMENTWISE | traits,
+        **rules,
+    )
+
+
+def emit_call(name: str) -> Callable[..., Any]:
+    """The scalar body that is one call of the math library."""
+
+    def emit(b: ScalarEmitter[V], /, *args: V) -> V:
+        return b.call(name, *args)
+
+    return emit
+
+
+def attach_operators(name: str, sign: str, op: Op, promote: Promote = promote) -> None:
+    """Give tensors `x sign y`, its reflected form, and `x sign= y`."""
+    forward = make_binary(op, method=True, promote=promote)
+    attach_method(f"__{name}__", forward)
+    attach_method(f"__r{name}__", make_binary(op, reflected=True, promote=promote))
+    attach_method(f"__i{name}__", make_inplace(f"{sign}=", forward))
+
+
+def apply(op: Op, *inputs: Tensor, attrs: Attrs = ()) -> Tensor:
+    """The one output of an op on tensors."""
+    result: Tensor = bind(op, inputs, attrs)
+    return result
+
+
+# -- words for gradient rules ----------------------------------------------------------------------
+
+
+def call(op: Op, *inputs: Any, attrs: Attrs = ()) -> Any:
+    """Run the kernel on arrays, or bind where an input is a tensor."""
+    for x in inputs:
+        if type(x) is Tensor:
+            return bind(op, inputs, attrs)
+    return op.kernel(*inputs, *attrs)
+
+
+def conjugate(x: Any) -> Any:
+    """The complex conjugate; real tensors and arrays as they are."""
+    return call(get_op("conj"), x) if x.dtype.kind == "c" else x
+
+
+def along(ct: Any, derivative: Any) -> Any:
+    """The cotangent passed on through a derivative: their product, conjugated where complex."""
+    return ct * conjugate(derivative)
+
+
+def unbroadcast(ct: Any, shape: Shape) -> Any:
+    """The sum of a cotangent over the axes along which an operand of `shape` was broadcast."""
+    if ct.shape == shape:
+        return ct
+    lead = len(ct.shape) - len(shape)
+    axes = (
+        *range(lead),
+        *(lead + axis for axis, extent in enumerate(shape) if extent != ct.shape[lead + axis]),
+    )
+    total = call(get_op("sum"), ct, attrs=(axes, False))
+    return total if total.shape == shape else call(get_op("reshape"), total, attrs=(shape,))
+
+
+def zero_like(x: Any) -> Any:
+    """A 0-d array 0 of the dtype, to use as an operand in a rule."""
+    return _ZEROS[x.dtype]
+
+
+def zeros_for(ct: Any) -> Any:
+    """Zeros of the shape and dtype of a cotangent, without memory of that size."""
+    zero = zero_like(ct)
+    if type(ct) is not Tensor:
+        return np.broadcast_to(zero, ct.shape)
+    return bind(get_op("broadcast_to"), (wrap(zero),), (ct.shape,))

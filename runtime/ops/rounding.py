@@ -1,0 +1,208 @@
+"""Rounding to whole numbers. Ints and bools are whole and come back as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.op import Op, ScalarEmitter, Trait, V
+from tapeline.runtime.operators import attach_method, make_unary, promote_one
+from tapeline.runtime.ops.pointwise import define_pointwise
+from tapeline.runtime.tensor import Tensor, TensorLike, register_ufunc
+
+
+def _define_rounding(
+    name: str, kernel: Any, emit_float: Callable[..., Any], kinds: str = "biuf"
+) -> Op:
+    def run(x: Any) -> Any:
+        return kernel(x) if x.dtype.kind in "fc" else x
+
+    def emit(b: ScalarEmitter[V], x: V) -> V:
+        rounded: V = x if b.dtype_of(x).kind in "biu" else emit_float(b, x)
+        return rounded
+
+    return define_pointwise(
+        name, kernel=run, kinds=kinds, vjps=(None,), emit=emit, traits=Trait.IDEMPOTENT
+    )
+
+
+def _floor_emit(b: ScalarEmitter[V], x: V) -> V:
+    return b.floor(x)
+
+
+def _ceil_emit(b: ScalarEmitter[V], x: V) -> V:
+    return b.ceil(x)
+
+
+def _trunc_emit(b: ScalarEmitter[V], x: V) -> V:
+    return b.trunc(x)
+
+
+def _round_emit(b: ScalarEmitter[V], x: V) -> V:
+    return b.rint(x)
+
+
+FLOOR = _define_rounding("floor", np.floor, _floor_emit)
+
+_floor = make_unary(FLOOR)
+
+
+def floor(x: TensorLike, /) -> Tensor:
+    """The largest whole number not above x, element by element.
+
+    Ints and bools stay as they are. There is no gradient.
+
+    Parameters
+    ----------
+    x : tensor-like of real dtype
+        Of any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    DTypeError
+        If x is not of real dtype.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.floor([1.5, -1.5]).numpy()
+    array([ 1., -2.])
+    """
+    return _floor(x)
+
+
+register_ufunc(np.floor, floor)
+
+CEIL = _define_rounding("ceil", np.ceil, _ceil_emit)
+
+_ceil = make_unary(CEIL)
+
+
+def ceil(x: TensorLike, /) -> Tensor:
+    """The smallest whole number not below x, element by element.
+
+    Ints and bools stay as they are. There is no gradient.
+
+    Parameters
+    ----------
+    x : tensor-like of real dtype
+        Of any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    DTypeError
+        If x is not of real dtype.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.ceil([1.5, -1.5]).numpy()
+    array([ 2., -1.])
+    """
+    return _ceil(x)
+
+
+register_ufunc(np.ceil, ceil)
+
+TRUNC = _define_rounding("trunc", np.trunc, _trunc_emit)
+
+_trunc = make_unary(TRUNC)
+
+
+def trunc(x: TensorLike, /) -> Tensor:
+    """x without its fraction, element by element.
+
+    Ints and bools stay as they are. There is no gradient.
+
+    Parameters
+    ----------
+    x : tensor-like of real dtype
+        Of any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    DTypeError
+        If x is not of real dtype.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.trunc([1.5, -1.5]).numpy()
+    array([ 1., -1.])
+    """
+    return _trunc(x)
+
+
+register_ufunc(np.trunc, trunc)
+
+ROUND = _define_rounding("round", np.rint, _round_emit, "iufc")
+
+
+def round(x: TensorLike, /, decimals: int = 0) -> Tensor:
+    """The nearest number of `decimals` decimal digits, of two equally near ones the even one.
+
+    Ints and bools stay as they are. There is no gradient.
+
+    Parameters
+    ----------
+    x : tensor-like of int, float or complex
+        Of any shape.
+    decimals : int
+        Digits after the point; negative ones count before it, for floats only.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ArgumentError
+        If `decimals` is negative and `x` is of ints.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.round([0.5, 1.5, 2.25], decimals=1).numpy()
+    array([0.5, 1.5, 2.2])
+    """
+    x = promote_one(ROUND, x)
+    if decimals == 0:
+        return _round(x)
+    if x.dtype.kind in "iu":
+        if decimals < 0:
+            raise ArgumentError(
+                f"round: decimals is {decimals}, but x has dtype {x.dtype}; only floats can be "
+                f"rounded to tens and hundreds, convert with tl.astype"
+            )
+        return x
+    scale = 10.0 ** abs(decimals)
+    return _round(x * scale) / scale if decimals > 0 else _round(x / scale) * scale
+
+
+_round = make_unary(ROUND)
+register_ufunc(np.round, round)
+register_ufunc(np.rint, round)
+attach_method("round", round)
+attach_method("__round__", round)
+attach_method("__floor__", floor)
+attach_method("__ceil__", ceil)
+attach_method("__trunc__", trunc)
