@@ -36,8 +36,14 @@ def case(workload: str, variant: str) -> Callable[[Build], Build]:
 
 
 def setup(threads: int) -> dict[str, str]:
-    """The versions that take part."""
-    return {name: metadata.version(name) for name in ("tapeline", "numpy", "llvmlite")}
+    """The versions that take part; a checkout that is not installed has none."""
+    found = {}
+    for name in ("tapeline", "numpy", "llvmlite"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
 
 
 def warmup() -> None:
