@@ -1,0 +1,253 @@
+"""Splits a graph that computes outputs and gradients into a forward and a backward graph.
+
+In the joint graph some placeholders are cotangents. What depends on one belongs to the backward
+graph; all the rest could be computed in the forward graph, and kept, or again in the backward
+graph. Which of those values are kept (the *residuals*) is a minimum cut, weighted by bytes.
+
+What the cut is told:
+
+- placeholders that are no cotangents, and the primal outputs, are free to keep: somebody holds or
+  writes them anyway;
+- random ops, effects, calls, ops of `Trait.NO_RECOMPUTE` and ops without a lowering (host calls)
+  are never run again, nor are reductions of something at least four times as big as their result;
+- at most `DEPTH_LIMIT` ops on a path are run again: with nothing but cheap ops and free inputs the
+  minimum would be to run all of the forward computation again;
+- constants are not kept: both graphs hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tapeline.compiler.autodiff.mincut import CutProblem, minimum_cut
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
+from tapeline.runtime.errors import GraphError
+from tapeline.runtime.op import Op, Reduction, Trait
+
+DEPTH_LIMIT = 64
+REDUCTION_FACTOR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A forward and a backward graph.
+
+    Attributes
+    ----------
+    forward : Graph
+        Takes the joint graph's placeholders that are no cotangents, in their order. Its outputs are
+        the primal outputs, then the residuals.
+    backward : Graph
+        Takes the residuals, then all the cotangents in the order given. Its outputs are the
+        gradient outputs.
+    residuals : tuple of int
+        The joint graph's ids of the residuals, ascending.
+    n_forward_outputs : int
+        How many outputs of `forward` are primal.
+    input_of_residual : tuple of (int or None)
+        For each residual the position of the forward graph's placeholder that it is, else None.
+    output_of_residual : tuple of (int or None)
+        For each residual the position of the (first) primal output that it is, else None.
+    """
+
+    forward: Graph
+    backward: Graph
+    residuals: tuple[int, ...]
+    n_forward_outputs: int
+    input_of_residual: tuple[int | None, ...]
+    output_of_residual: tuple[int | None, ...]
+
+
+def partition(
+    joint: Graph,
+    n_forward_outputs: int,
+    cotangents: Sequence[int],
+    depth_limit: int = DEPTH_LIMIT,
+) -> Partition:
+    """The forward and the backward graph of a joint graph.
+
+    Parameters
+    ----------
+    joint : Graph
+        Its first `n_forward_outputs` outputs are the primal outputs, the rest are gradients. Dead
+        nodes may be there, and land in neither graph; effects stay.
+    n_forward_outputs : int
+        How many outputs are primal.
+    cotangents : sequence of int
+        The ids of the placeholders that are cotangents of primal outputs.
+    depth_limit : int
+        How many ops on a path may be run again.
+
+    Raises
+    ------
+    GraphError
+        If a primal output depends on a cotangent, or a cotangent is no placeholder.
+    """
+    for i in cotangents:
+        if joint.ops[i] is not PLACEHOLDER:
+            raise GraphError(f"partition: the cotangent %{i} is no placeholder")
+    outputs = joint.outputs[:n_forward_outputs]
+    gradients = joint.outputs[n_forward_outputs:]
+    late = _depends_on(joint, cotangents)
+    for i in outputs:
+        if late[i]:
+            raise GraphError(f"partition: the primal output %{i} depends on a cotangent")
+    residuals = _choose_residuals(joint, late, set(outputs), gradients, depth_limit)
+    inputs = [i for i in joint.placeholders if not late[i]]
+    input_at = {node: k for k, node in enumerate(inputs)}
+    output_at = {node: k for k, node in reversed(list(enumerate(outputs)))}
+    return Partition(
+        forward=_forward_graph(joint, late, inputs, [*outputs, *residuals]),
+        backward=_backward_graph(joint, late, [*residuals, *cotangents], gradients),
+        residuals=residuals,
+        n_forward_outputs=n_forward_outputs,
+        input_of_residual=tuple(input_at.get(i) for i in residuals),
+        output_of_residual=tuple(output_at.get(i) for i in residuals),
+    )
+
+
+def _depends_on(joint: Graph, roots: Sequence[int]) -> list[bool]:
+    found = [False] * len(joint)
+    for i in roots:
+        found[i] = True
+    for i, inputs in enumerate(joint.inputs):
+        for k in inputs:
+            if found[k]:
+                found[i] = True
+                break
+    return found
+
+
+def _choose_residuals(
+    joint: Graph,
+    late: list[bool],
+    outputs: set[int],
+    gradients: Sequence[int],
+    depth_limit: int,
+) -> tuple[int, ...]:
+    """The minimum cut of the early values that the backward computation needs."""
+    needed = _ancestors(joint, gradients, late)
+    values = [i for i in range(len(joint)) if needed[i] and not late[i]]
+    position = {node: k for k, node in enumerate(values)}
+    users: list[list[int]] = [[] for _ in values]
+    wanted = [False] * len(values)
+    for i in gradients:
+        if not late[i]:
+            wanted[position[i]] = True
+    for user in range(len(joint)):
+        if not needed[user]:
+            continue
+        for i in joint.inputs[user]:
+            at = position.get(i)
+            if at is not None and late[user]:
+                wanted[at] = True
+            elif at is not None:
+                users[at].append(position[user])
+    fixed = _never_run_again(joint, values, position, depth_limit)
+    sizes = [_keeping_cost(joint, i, outputs) for i in values]
+    labels = [f"%{i} ({joint.ops[i].name})" for i in values]
+    saved = minimum_cut(CutProblem(sizes, users, fixed, wanted, labels))
+    return tuple(values[k] for k in saved)
+
+
+def _ancestors(joint: Graph, roots: Sequence[int], late: list[bool]) -> list[bool]:
+    """What the roots need, and what late effects need."""
+    needed = [False] * len(joint)
+    for i in roots:
+        needed[i] = True
+    for i in range(len(joint) - 1, -1, -1):
+        if needed[i] or (late[i] and joint.ops[i].has(Trait.EFFECT)):
+            needed[i] = True
+            for k in joint.inputs[i]:
+                needed[k] = True
+    return needed
+
+
+def _keeping_cost(joint: Graph, node_id: int, outputs: set[int]) -> int | None:
+    spec = joint.specs[node_id]
+    if isinstance(spec, tuple):
+        return None  # its parts can be kept
+    if joint.ops[node_id] is PLACEHOLDER or node_id in outputs:
+        return 0
+    return spec.nbytes
+
+
+def _never_run_again(
+    joint: Graph, values: list[int], position: dict[int, int], depth_limit: int
+) -> list[bool]:
+    fixed = [False] * len(values)
+    depth = [0] * len(values)
+    heavy = {op: _is_heavy(op) for op in dict.fromkeys(joint.ops)}
+    for k, i in enumerate(values):
+        op = joint.ops[i]
+        if op is CONSTANT:
+            continue
+        depth[k] = 1 + max([depth[position[s]] for s in joint.inputs[i]], default=0)
+        if op is PLACEHOLDER or heavy[op] or depth[k] > depth_limit or _shrinks(joint, i):
+            fixed[k] = True
+            depth[k] = 0
+    return fixed
+
+
+def _is_heavy(op: Op) -> bool:
+    if op is PICK or op is CONSTANT or op is PLACEHOLDER:
+        return False
+    if op.traits & (Trait.EFFECT | Trait.RANDOM | Trait.NO_RECOMPUTE | Trait.CALL):
+        return True
+    return op.lowering is None
+
+
+def _shrinks(joint: Graph, node_id: int) -> bool:
+    """Whether the node reduces something to a quarter of its size or less."""
+    if not isinstance(joint.ops[node_id].lowering, Reduction):
+        return False
+    read = sum(joint.spec(i).nbytes for i in joint.inputs[node_id])
+    return read >= REDUCTION_FACTOR * joint.spec(node_id).nbytes
+
+
+def _forward_graph(joint: Graph, late: list[bool], inputs: list[int], outputs: list[int]) -> Graph:
+    """The early nodes that the outputs or an early effect need."""
+    needed = [False] * len(joint)
+    for i in [*inputs, *outputs]:
+        needed[i] = True
+    for i in range(len(joint) - 1, -1, -1):
+        if not late[i] and (needed[i] or joint.ops[i].has(Trait.EFFECT)):
+            needed[i] = True
+            for k in joint.inputs[i]:
+                needed[k] = True
+    graph = Graph(joint.name)
+    new: dict[int, int] = {}
+    for i in range(len(joint)):
+        if needed[i]:
+            new[i] = graph.copy_node(joint, i, [new[k] for k in joint.inputs[i]])
+    graph.placeholders = [new[i] for i in inputs]
+    graph.outputs = [new[i] for i in outputs]
+    return graph
+
+
+def _backward_graph(
+    joint: Graph, late: list[bool], inputs: list[int], gradients: Sequence[int]
+) -> Graph:
+    """Placeholders for the inputs, then what the gradients need: late nodes, and early ones run
+    again."""
+    graph = Graph(f"{joint.name}_backward")
+    new: dict[int, int] = {}
+    for i in inputs:
+        name = joint.attrs[i][0] if joint.ops[i] is PLACEHOLDER else f"{joint.ops[i].name}_{i}"
+        new[i] = graph.add_placeholder(joint.spec(i), str(name), joint.locations[i])
+    needed = [False] * len(joint)
+    for i in gradients:
+        needed[i] = True
+    for i in range(len(joint) - 1, -1, -1):
+        if needed[i] or (late[i] and joint.ops[i].has(Trait.EFFECT)):
+            needed[i] = True
+            if i not in new:
+                for k in joint.inputs[i]:
+                    needed[k] = True
+    for i in range(len(joint)):
+        if needed[i] and i not in new:
+            new[i] = graph.copy_node(joint, i, [new[k] for k in joint.inputs[i]])
+    graph.outputs = [new[i] for i in gradients]
+    return graph
