@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tapeline.runtime.errors import GraphError
-from tapeline.runtime.op import Op, Trait, define_op
+from tapeline.runtime.op import Op, Saved, Trait, define_op
 from tapeline.runtime.spec import TensorSpec
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def make_call_op(
     *,
     joint_vjp: Callable[..., Any] | None = None,
     accepts_none: bool = False,
+    saves: tuple[Saved, ...] = (),
     traits: Trait | None = None,
 ) -> Op:
     """An op, not registered, whose meaning is `subgraph`.

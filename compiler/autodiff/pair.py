@@ -1,0 +1,68 @@
+"""The forward and backward graphs of a compiled call under a tape, and what is kept between
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tapeline.compiler.autodiff.partition import partition
+
+from tapeline.compiler.autodiff.joint import Joint
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.structure_ops import PLACEHOLDER
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two graphs that together do what a joint graph does.
+
+    `forward` yields the outputs and then the residuals that are neither inputs nor outputs.
+    `backward` takes
+    the values that `kept` names, then one cotangent per differentiable output; it yields the
+    gradients that
+    exist.
+    """
+
+    forward: Graph
+    backward: Graph
+    saved_outputs: tuple[int, ...]
+    """The outputs of `forward` that the backward takes."""
+    kept: tuple[int, ...]
+    """What the backward takes, as positions in (all inputs, then `saved_outputs`)."""
+    differentiable: tuple[int, ...]
+    gradients: tuple[int | None, ...]
+
+
+def build_pair(joint: Joint, optimize: Callable[[Graph], Graph]) -> Pair:
+    """Splits a joint graph by a minimum cut.
+
+    Parameters
+    ----------
+    joint : Joint
+        Outputs and gradients.
+    optimize : function Graph -> Graph
+        The passes; they run before the cut, so that it sees what will really be computed.
+    """
+    graph = optimize(joint.graph)
+    n_inputs = len(graph.placeholders) - len(joint.cotangents)
+    cotangents = graph.placeholders[n_inputs:]
+    parts = partition(graph, joint.n_outputs, cotangents)
+    inputs = {node: position for position, node in enumerate(graph.placeholders)}
+    forward = parts.forward
+    outputs = forward.outputs[: joint.n_outputs]
+    saved: list[int] = []
+    kept: list[int] = []
+    residual_outputs = forward.outputs[joint.n_outputs :]
+    for node, output in zip(parts.residuals, residual_outputs, strict=True):
+        if graph.ops[node] is PLACEHOLDER:
+            kept.append(inputs[node])
+            continue
+        if output not in outputs:
+            outputs.append(output)
+        kept.append(n_inputs + len(saved))
+        saved.append(outputs.index(output))
+    forward.outputs = outputs
+    return Pair(
+        forward, parts.backward, tuple(saved), tuple(kept), joint.differentiable, joint.gradients
+    )

@@ -1,0 +1,224 @@
+"""A graph that can be called on tensors: compiled on demand, recorded on tapes as one op.
+
+Without a tape the inference executable runs. Where a tape watches inputs, the forward executable of
+a pair runs:
+its further outputs, the residuals, are what the backward executable needs. Where something may
+record the
+backward itself, the backward is again a compiled graph, of the inputs and the cotangents, so any
+order of
+derivative works.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tapeline.compiler.autodiff.joint import Joint, build_joint, is_differentiable_kind
+from tapeline.compiler.autodiff.pair import Pair, build_pair
+from tapeline.compiler.executable.executable import Executable, layout_of
+from tapeline.compiler.frontend.replay import trace_into
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.structure_ops import make_call_op
+from tapeline.compiler.passes.pipeline import default_passes, run_pipeline
+from tapeline.runtime.dispatch import STATE, bind
+from tapeline.runtime.op import OUT, Attrs, Op
+from tapeline.runtime.record import meet
+from tapeline.runtime.tensor import Tensor, wrap
+
+Array = npt.NDArray[Any]
+Mask = tuple[int, ...]
+"""Positions of inputs, ascending."""
+
+_PASSES = default_passes(trace_into)
+
+
+def optimize(graph: Graph) -> Graph:
+    """The graph after all passes."""
+    return run_pipeline(graph, _PASSES)
+
+
+class Compiled:
+    """A graph and its native code, one executable per layout of the inputs.
+
+    Parameters
+    ----------
+    graph : Graph
+        A traced graph; it is optimized and compiled at the first run.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._lock = threading.RLock()
+        self._optimized: Graph | None = None
+        self._executables: dict[Any, Executable] = {}
+
+    @property
+    def optimized(self) -> Graph:
+        """The graph after all passes."""
+        with self._lock:
+            if self._optimized is None:
+                self._optimized = optimize(self.graph)
+            return self._optimized
+
+    def executable(self, arrays: Sequence[Array] | None = None) -> Executable:
+        """The native code for inputs laid out like these arrays (None: all C-contiguous)."""
+        key = None
+        if arrays is not None and not all([array.flags.c_contiguous for array in arrays]):
+            key = tuple(layout_of(array) for array in arrays)
+        found = self._executables.get(key)
+        if found is None:
+            with self._lock:
+                found = self._executables.get(key)
+                if found is None:
+                    found = self._executables[key] = Executable(self.optimized, key)
+        return found
+
+    def run(self, *arrays: Array) -> Any:
+        """The outputs for these arrays: a tuple, or bare where there is one. It is an op's
+        kernel."""
+        outputs = self.executable(arrays)(arrays)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+class DifferentiableGraph:
+    """A compiled graph as an op that tapes record.
+
+    Parameters
+    ----------
+    graph : Graph
+        A traced graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.compiled = Compiled(graph)
+        self.n_inputs = len(graph.placeholders)
+        self.n_outputs = len(graph.outputs)
+        self.op = self._call_op()
+        self._lock = threading.RLock()
+        self._vjps: dict[Mask, tuple[Joint, DifferentiableGraph]] = {}
+        self._pairs: dict[Mask, tuple[Op, Pair, Compiled, Compiled]] = {}
+
+    def __call__(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The outputs for these tensors; recorded as one op where a tape watches one of them."""
+        op = self.op
+        active = STATE.active
+        if active is not None and STATE.handler is None:
+            watched = tuple(
+                position
+                for position, tensor in enumerate(inputs)
+                if tensor._node is not None and meet(tensor._node.tapes, active) is not None
+            )
+            if watched:
+                op = self.recorded_op(watched)
+        results = bind(op, inputs)
+        if op.n_outputs is None:
+            return (results,)
+        return results[: self.n_outputs]  # type: ignore[no-any-return]  # bind gives a tuple
+
+    def _call_op(self) -> Op:
+        return make_call_op(
+            f"call:{self.graph.name}", self.graph, self.compiled.run,
+            joint_vjp=self._vjp, saves=tuple(range(self.n_inputs)),
+        )  # fmt: skip
+
+    # ---- gradients from the inputs: for traces, and where the backward may itself be recorded
+
+    def vjp_graph(self, wrt: Mask) -> tuple[Joint, DifferentiableGraph]:
+        """The graph from inputs and cotangents to the gradients of these inputs."""
+        with self._lock:
+            found = self._vjps.get(wrt)
+            if found is None:
+                joint = build_joint(self.graph, wrt)
+                graph = joint.graph
+                graph.outputs = graph.outputs[joint.n_outputs :]
+                graph.name = f"{self.graph.name}_vjp"
+                found = self._vjps[wrt] = joint, DifferentiableGraph(optimize(graph))
+            return found
+
+    def _vjp(
+        self, cts: Sequence[Any], attrs: Attrs, needed: Sequence[bool], *saved: Any
+    ) -> tuple[Any, ...]:
+        wrt = tuple(
+            position
+            for position, wanted in enumerate(needed)
+            if wanted and is_differentiable_kind(saved[position].dtype.kind)
+        )
+        joint, backward = self.vjp_graph(wrt)
+        given = [*saved, *(cts[k] for k in joint.differentiable)]
+        gradients: Sequence[Any]
+        if any(type(value) is Tensor for value in given):
+            tensors = [v if type(v) is Tensor else wrap(np.asarray(v)) for v in given]
+            gradients = backward(tensors)
+        else:
+            gradients = backward.compiled.executable(given)(given)
+        return _spread(self.n_inputs, wrt, joint.gradients, gradients)
+
+    # ---- gradients from residuals: the fast way of a plain tape
+
+    def recorded_op(self, watched: Mask) -> Op:
+        """The op whose use a tape records when it watches the inputs at these positions."""
+        found = self._pairs.get(watched)
+        if found is None:
+            with self._lock:
+                found = self._pairs.get(watched)
+                if found is None:
+                    found = self._pairs[watched] = self._build_pair(watched)
+        return found[0]
+
+    def pair(self, watched: Mask) -> Pair:
+        """The forward and backward graphs for a tape that watches the inputs at these positions."""
+        self.recorded_op(watched)
+        return self._pairs[watched][1]
+
+    def _build_pair(self, watched: Mask) -> tuple[Op, Pair, Compiled, Compiled]:
+        wrt = tuple(
+            p
+            for p in watched
+            if is_differentiable_kind(self.graph.spec(self.graph.placeholders[p]).dtype.kind)
+        )
+        pair = build_pair(build_joint(self.graph, wrt), optimize)
+        forward, backward = Compiled(pair.forward), Compiled(pair.backward)
+        specs = [self.graph.spec(node) for node in self.graph.outputs]
+        n_inputs = self.n_inputs
+
+        def backpropagate(
+            cts: Sequence[Any], attrs: Attrs, needed: Sequence[bool], *saved: Any
+        ) -> tuple[Any, ...]:
+            given = [
+                np.zeros(specs[k].static_shape, specs[k].dtype) if cts[k] is None else cts[k]
+                for k in pair.differentiable
+            ]
+            values = [*saved, *given]
+            if any(type(value) is Tensor for value in values):
+                full = list(cts[: len(specs)])
+                for k, ct in zip(pair.differentiable, given, strict=True):
+                    full[k] = ct
+                return self._vjp(full, attrs, needed, *saved[:n_inputs])
+            kept = [saved[k] for k in pair.kept]
+            arrays = [np.asarray(value) for value in (*kept, *given)]
+            gradients = backward.executable(arrays)(arrays)
+            return _spread(n_inputs, wrt, pair.gradients, gradients)
+
+        outputs = (OUT - k for k in pair.saved_outputs)
+        op = make_call_op(
+            f"call:{self.graph.name}", pair.forward, forward.run,
+            joint_vjp=backpropagate, accepts_none=True, saves=(*range(n_inputs), *outputs),
+        )  # fmt: skip
+        return op, pair, forward, backward
+
+
+def _spread(
+    n_inputs: int, wrt: Mask, positions: Sequence[int | None], gradients: Sequence[Any]
+) -> tuple[Any, ...]:
+    """One gradient or None per input, from those that exist."""
+    result: list[Any] = [None] * n_inputs
+    for position, found in zip(wrt, positions, strict=True):
+        if found is not None:
+            result[position] = gradients[found]
+    return tuple(result)

@@ -1,0 +1,257 @@
+"""One trace of a function: its graph, what it takes besides the arguments, and how results are put
+together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.compiler.frontend.capture import Capture, CapturingGraph
+from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
+from tapeline.compiler.ir.graph import Graph
+from tapeline.runtime import nest
+from tapeline.runtime.errors import ArgumentError, ShapeError, TracingError
+from tapeline.runtime.spec import TensorSpec, canonical_dtype, spec_of
+from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """Stands for a tensor among the results; the position of its value among the graph's
+    outputs."""
+
+    index: int
+
+
+class ConcreteFunction:
+    """A function traced for one signature.
+
+    Made by `Function.get_concrete_function`. Call it with the tensors that the trace has as inputs,
+    in order.
+
+    Attributes
+    ----------
+    graph : Graph
+        The graph as traced. Its placeholders are the arguments, then captures and Variables.
+    """
+
+    def __init__(
+        self,
+        graph: CapturingGraph,
+        inputs: Sequence[TensorSpec],
+        results: Any,
+        leaves: list[Any],
+        cells: list[tuple[Capture | int, int]],
+    ) -> None:
+        self.name = graph.name
+        self.graph: Graph = graph
+        self._inputs = tuple(inputs)
+        self._results = results
+        self._leaves = leaves
+        resources = list(graph.resources.values())
+        self._hidden: list[tuple[int, Any, bool]] = sorted(
+            [(c.placeholder, c.source, False) for c in graph.captures]
+            + [(r.placeholder, r.variable, True) for r in resources if r.placeholder is not None],
+            key=lambda item: item[0],
+        )
+        self._assigned = [r.variable for r in resources if r.is_assigned]
+        self._cells = [target for target, _ in cells]
+        self._n_results = len(graph.outputs)
+        graph.outputs += [r.current for r in resources if r.is_assigned]
+        graph.outputs += [node for _, node in cells]
+        self._variables = tuple(r.variable for r in resources)
+        self.differentiable = DifferentiableGraph(graph)
+
+    # ---- what it is made of
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The specs of the arguments that are tensors, in order."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The specs of the tensors among the results, in order."""
+        return tuple(self.graph.spec(node) for node in self.graph.outputs[: self._n_results])
+
+    @property
+    def captures(self) -> tuple[Any, ...]:
+        """The tensors and arrays of outside that the function reads, in order of first use."""
+        return tuple(source for _, source, is_variable in self._hidden if not is_variable)
+
+    @property
+    def variables(self) -> tuple[Any, ...]:
+        """The Variables that the function reads or assigns, in order of first use."""
+        return self._variables
+
+    @property
+    def depends_on_trace(self) -> bool:
+        """Whether it captured a symbolic tensor of an enclosing trace, and ends with that."""
+        return any(
+            type(source) is Tensor and type(source._value) is not np.ndarray
+            for source in self.captures
+        )
+
+    @property
+    def structured_outputs(self) -> Any:
+        """The results with a `TensorSpec` in the place of each tensor."""
+        specs = self.outputs
+        return nest.unflatten(
+            self._results,
+            [specs[leaf.index] if type(leaf) is _Output else leaf for leaf in self._leaves],
+        )
+
+    @property
+    def optimized_graph(self) -> Graph:
+        """The graph after all passes: what is compiled when no tape records."""
+        return self.differentiable.compiled.optimized
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{s.dtype.name}{list(s.shape)}" for s in self._inputs)
+        return f"<concrete function {self.name}({given}) -> {self.structured_outputs}>"
+
+    # ---- calls
+
+    def __call__(self, *tensors: Any) -> Any:
+        """The results for these tensors, one per input.
+
+        Raises
+        ------
+        ShapeError, ArgumentError
+            If an argument has not the traced shape or dtype.
+        """
+        if len(tensors) != len(self._inputs):
+            raise ArgumentError(
+                f"{self.name}: this trace takes {len(self._inputs)} tensors, got {len(tensors)}"
+            )
+        given = []
+        for position, (value, spec) in enumerate(zip(tensors, self._inputs, strict=True)):
+            tensor = as_tensor(value, None, f"{self.name}, argument {position}")
+            if (tensor.shape, tensor.dtype) != (spec.shape, spec.dtype):
+                raise ShapeError(
+                    f"{self.name}: argument {position} must be {spec.dtype.name} of shape "
+                    f"{spec.shape}, got {tensor.dtype.name} of shape {tensor.shape}; call the "
+                    "function itself to trace for other shapes"
+                )
+            given.append(tensor)
+        return self.call(given)
+
+    def call(self, tensors: Sequence[Any]) -> Any:
+        """The results for tensors or arrays that fit the trace; nothing is checked."""
+        inputs = [_as_input(value) for value in tensors]
+        for _, source, is_variable in self._hidden:
+            inputs.append(source.read_value() if is_variable else _as_input(source))
+        outputs = self.differentiable(inputs)
+        count = self._n_results
+        for variable, value in zip(self._assigned, outputs[count:], strict=False):
+            variable.assign(value)
+        count += len(self._assigned)
+        for target, value in zip(self._cells, outputs[count:], strict=True):
+            cell = tensors[target] if isinstance(target, int) else target.cell
+            cell._value, cell._node = value._value, value._node
+        return self._pack(outputs)
+
+    def _pack(self, outputs: Sequence[Tensor]) -> Any:
+        leaves = self._leaves
+        if len(leaves) == 1 and type(leaves[0]) is _Output and nest.is_leaf(self._results):
+            return outputs[leaves[0].index]
+        values = []
+        for leaf in leaves:
+            if type(leaf) is _Output:
+                values.append(outputs[leaf.index])
+            else:
+                values.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
+        return nest.unflatten(self._results, values)
+
+
+def _as_input(value: Any) -> Tensor:
+    if type(value) is Tensor:
+        return value
+    array = np.asarray(value)
+    dtype = canonical_dtype(array.dtype)
+    return wrap(array if array.dtype is dtype else array.astype(dtype))
+
+
+def trace(function: Callable[..., Any], name: str, signature: Signature, call: Call) ->
+ConcreteFunction:
+    """Runs the function once on symbolic tensors.
+
+    Raises
+    ------
+    TracingError
+        If the function changed an argument's container or an array.
+    Exception
+        What the function raises; nothing of the trace remains.
+    """
+    graph = CapturingGraph(name)
+    specs = []
+    placeholders: list[Tensor] = []
+    names = signature.describe_leaves(call)
+    for value, path in zip(call.tensors, names, strict=True):
+        held = value._value if type(value) is Tensor else value
+        specs.append(spec_of(tuple(held.shape), canonical_dtype(held.dtype)))
+        placeholders.append(graph.placeholder_tensor(specs[-1], path))
+    stand_ins = _by_identity(call.tensors, placeholders)
+    args = tuple(nest.map_structure(stand_ins, value) for value in call.args)
+    kwargs = {key: nest.map_structure(stand_ins, value) for key, value in call.kwargs.items()}
+    containers = [nest.flatten(value) for value in (*args, *kwargs.values())]
+    try:
+        with graph.tracing():
+            results = function(*args, **kwargs)
+            _check_containers(name, signature, (*args, *kwargs.values()), containers)
+            leaves = _take_results(graph, results)
+    finally:
+        written = graph.written_cells()
+    cells: list[tuple[Capture | int, int]] = list(written)
+    for position, (cell, value) in enumerate(zip(placeholders, call.tensors, strict=True)):
+        node = cell._value.id
+        if node == graph.placeholders[position]:
+            continue
+        if type(value) is not Tensor:
+            raise TracingError(
+                f"{name}: argument {names[position]} is a NumPy array and the function changes it "
+                "in place; pass tl.asarray(x), or return the new value"
+            )
+        cells.append((position, node))
+    return ConcreteFunction(graph, specs, results, leaves, cells)
+
+
+def _by_identity(values: Sequence[Any], placeholders: Sequence[Tensor]) -> Callable[[Any], Any]:
+    """Replaces each tensor leaf by its placeholder, and the same object by the same placeholder."""
+    found = {}
+    for value, placeholder in zip(values, placeholders, strict=True):
+        found.setdefault(id(value), placeholder)
+    return lambda leaf: found[id(leaf)] if is_tensor_leaf(leaf) else leaf
+
+
+def _check_containers(
+    name: str, signature: Signature, values: Sequence[Any], before: Sequence[list[Any]]
+) -> None:
+    for position, (value, leaves) in enumerate(zip(values, before, strict=True)):
+        now = nest.flatten(value)
+        if len(now) != len(leaves) or any(a is not b for a, b in zip(now, leaves, strict=True)):
+            names = signature.names
+            argument = names[position] if position < len(names) else f"number {position}"
+            raise TracingError(
+                f"{name}: the function changed its argument {argument!r} (a "
+                f"{type(value).__name__}) while it was traced. A compiled call would not do that "
+                "again: make a copy of the container, and return it"
+            )
+
+
+def _take_results(graph: CapturingGraph, results: Any) -> list[Any]:
+    """The leaves of the results, with an `_Output` for each tensor; its node becomes an output."""
+    leaves: list[Any] = []
+    for leaf in nest.flatten(results):
+        if type(leaf) is Tensor or hasattr(type(leaf), "__tapeline_tensor__"):
+            leaves.append(_Output(len(graph.outputs)))
+            graph.outputs.append(graph.value_id(as_tensor(leaf)))
+        else:
+            leaves.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
+    return leaves
+
+

@@ -1,0 +1,191 @@
+"""What a call looks like to the cache: one spelling per call, a key, and the leaves that are
+tensors.
+
+Tensors and arrays count by dtype and shape, other values by type and value, objects that are hashed
+by identity
+weakly, so that a cache keeps nothing alive.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime import nest
+from tapeline.runtime.errors import ArgumentTypeError
+from tapeline.runtime.spec import canonical_dtype
+from tapeline.runtime.tensor import Tensor
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call in its canonical form."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    key: Hashable = None
+    tensors: list[Any] = field(default_factory=list)
+    """The leaves that are tensors or arrays, in order."""
+    paths: list[str] = field(default_factory=list)
+    """What a person calls each of these leaves, such as `params['w']`; made on demand."""
+
+
+class Signature:
+    """The parameters of a function, and how its calls are spelled, keyed and taken apart."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.name = name
+        self.signature = inspect.signature(function)
+        parameters = list(self.signature.parameters.values())
+        self.names = [p.name for p in parameters if p.kind in _POSITIONAL]
+        plain = len(self.names) == len(parameters)
+        self._arity = len(self.names) if plain else -1
+        self._by_keyword = {
+            p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY
+        }  # fmt: skip
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The call with its defaults filled in, and positional wherever that is possible.
+
+        Raises
+        ------
+        ArgumentTypeError
+            (a TypeError) if the function cannot be called in this way.
+        """
+        if not kwargs and len(args) == self._arity:
+            return Call(args, kwargs)
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentTypeError(f"{self.name}{self.signature}: {error}") from None
+        bound.apply_defaults()
+        return Call(bound.args, dict(sorted(bound.kwargs.items())))
+
+    def take_apart(self, call: Call) -> Call:
+        """Fills in the key and the tensors of a call."""
+        parts: list[Hashable] = []
+        tensors = call.tensors
+        for value in call.args:
+            _add(value, parts, tensors)
+        if call.kwargs:
+            for name, value in call.kwargs.items():
+                parts.append(name)
+                _add(value, parts, tensors)
+        if len(tensors) > 1 and len(set(map(id, tensors))) != len(tensors):
+            first = {}
+            parts.append(tuple(first.setdefault(id(t), k) for k, t in enumerate(tensors)))
+        call.key = tuple(parts)
+        return call
+
+    def describe_leaves(self, call: Call) -> list[str]:
+        """The names of the tensor leaves, for placeholders and messages."""
+        paths: list[str] = []
+        for position, value in enumerate(call.args):
+            named = position < len(self.names)
+            name = self.names[position] if named else f"args[{position - len(self.names)}]"
+            paths.extend(_paths(value, name))
+        for name, value in call.kwargs.items():
+            paths.extend(_paths(value, name))
+        return paths
+
+
+def is_tensor_leaf(x: Any) -> bool:
+    """Whether an argument becomes an input of the graph."""
+    return type(x) is Tensor or isinstance(x, np.ndarray | np.generic)
+
+
+def _paths(value: Any, name: str) -> list[str]:
+    if nest.is_leaf(value):
+        return [name] if is_tensor_leaf(value) else []
+    found: list[str] = []
+    if isinstance(value, dict):
+        for key, child in value.items():
+            found += _paths(child, f"{name}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        fields = getattr(value, "_fields", None)
+        for index, child in enumerate(value):
+            found += _paths(child, f"{name}.{fields[index]}" if fields else f"{name}[{index}]")
+    elif value is not None:
+        for field_name in value.__dataclass_fields__:
+            found += _paths(getattr(value, field_name), f"{name}.{field_name}")
+    return found
+
+
+def _add(value: Any, parts: list[Hashable], tensors: list[Any]) -> None:
+    """Appends what tells `value` from another, and the tensors in it."""
+    kind = type(value)
+    if kind is Tensor:
+        held = value._value
+        parts.append(held.dtype)
+        parts.append(held.shape)
+        tensors.append(value)
+    elif kind is np.ndarray or isinstance(value, np.ndarray | np.generic):
+        parts.append(canonical_dtype(value.dtype, "argument"))
+        parts.append(value.shape)
+        tensors.append(value)
+    elif kind is tuple or kind is list:
+        parts.append(kind)
+        parts.append(len(value))
+        for child in value:
+            _add(child, parts, tensors)
+    elif kind is dict:
+        parts.append(kind)
+        parts.append(tuple(value))
+        for child in value.values():
+            _add(child, parts, tensors)
+    elif value is not None and not nest.is_leaf(value):
+        parts.append(kind)
+        children = nest.flatten(value)
+        parts.append(len(children))
+        for child in children:
+            _add(child, parts, tensors)
+    else:
+        parts.append(kind)
+        parts.append(_static_key(value, kind))
+
+
+def _static_key(value: Any, kind: type) -> Hashable:
+    if kind is float or kind is complex:
+        return repr(value)  # tells -0.0 from 0.0, and lets NaN equal itself
+    if value is None or kind in (bool, int, str, bytes):
+        return value  # type: ignore[no-any-return]  # hashable by its type
+    if hasattr(value, "__tapeline_tensor__"):
+        return _Identity(value)
+    if getattr(kind, "__hash__", None) is None:
+        raise ArgumentTypeError(
+            f"an argument of type {kind.__name__} cannot be told from another one: it has no hash; "
+            "pass tensors, arrays, numbers, strings, containers of these, or hashable objects"
+        )
+    if kind.__hash__ is object.__hash__ and not isinstance(value, type):
+        return _Identity(value)
+    return value  # type: ignore[no-any-return]  # hashable, asked above
+
+
+class _Identity:
+    """Stands for one object as long as it lives, without keeping it alive; equal to no other after
+    that."""
+
+    __slots__ = ("_hash", "_ref")
+
+    def __init__(self, value: Any) -> None:
+        self._hash = id(value)
+        try:
+            self._ref: Callable[[], Any] = weakref.ref(value)
+        except TypeError:
+            self._ref = lambda: value
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Identity):
+            return NotImplemented
+        mine, theirs = self._ref(), other._ref()
+        return mine is not None and mine is theirs

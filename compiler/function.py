@@ -1,0 +1,167 @@
+"""`function`: a Python function that is traced once per signature and runs as native code from then
+on."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import types
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from tapeline.compiler.concrete import ConcreteFunction, trace
+from tapeline.compiler.frontend.signature import Call, Signature
+from tapeline.runtime import nest
+from tapeline.runtime.errors import ArgumentTypeError
+from tapeline.runtime.spec import TensorSpec
+from tapeline.runtime.tensor import wrap
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Function(Generic[P, R]):
+    """A compiled function; see `function`."""
+
+    def __init__(self, python_function: Callable[P, R], name: str | None = None) -> None:
+        if not callable(python_function):
+            raise ArgumentTypeError(
+                f"function: expected a function, got {type(python_function).__name__} "
+                f"{python_function!r}"
+            )
+        if inspect.iscoroutinefunction(python_function) or inspect.isgeneratorfunction(
+            python_function
+        ):
+            raise ArgumentTypeError(
+                f"function: {python_function!r} is a coroutine or a generator; a trace runs a "
+                "function once, from start to end: use a plain function"
+            )
+        functools.update_wrapper(self, python_function)
+        self._python_function = python_function
+        self._name = name or getattr(python_function, "__name__", type(python_function).__name__)
+        self._signature = Signature(python_function, self._name)
+        self._lock = threading.RLock()
+        self._cache: dict[Hashable, ConcreteFunction] = {}
+        self._trace_count = 0
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        call = self._signature.take_apart(self._signature.bind(args, kwargs))
+        concrete = self._cache.get(call.key) or self._concrete(call)
+        return concrete.call(call.tensors)  # type: ignore[no-any-return]  # what the function
+        returns
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<tapeline function {self._name}: {len(self._cache)} traces>"
+
+    def _concrete(self, call: Call) -> ConcreteFunction:
+        with self._lock:
+            found = self._cache.get(call.key)
+            if found is None:
+                found = trace(self._python_function, self._name, self._signature, call)
+                self._trace_count += 1
+                if not found.depends_on_trace:
+                    self._cache[call.key] = found
+            return found
+
+    # ---- functions as objects
+
+    @property
+    def python_function(self) -> Callable[P, R]:
+        """The function that is traced."""
+        return self._python_function
+
+    @property
+    def trace_count(self) -> int:
+        """How often the function was traced."""
+        return self._trace_count
+
+    @property
+    def concrete_functions(self) -> tuple[ConcreteFunction, ...]:
+        """The traces that are kept, oldest first."""
+        return tuple(self._cache.values())
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+        """The trace for a signature, made if need be.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            As for a call; a `TensorSpec` may stand for a tensor.
+
+        Examples
+        --------
+        >>> import tapeline as tl
+        >>> double = tl.function(lambda x: x * 2)
+        >>> double.get_concrete_function(tl.TensorSpec([3], "float32")).outputs
+        (TensorSpec((3,), float32),)
+        """
+        args = tuple(nest.map_structure(_stand_in, value) for value in args)
+        kwargs = {name: nest.map_structure(_stand_in, value) for name, value in kwargs.items()}
+        call = self._signature.take_apart(self._signature.bind(args, kwargs))
+        return self._cache.get(call.key) or self._concrete(call)
+
+    def cache_clear(self) -> None:
+        """Forgets all traces."""
+        with self._lock:
+            self._cache.clear()
+
+
+def _stand_in(leaf: Any) -> Any:
+    if isinstance(leaf, TensorSpec):
+        shape = leaf.static_shape
+        return wrap(np.broadcast_to(np.zeros((), leaf.dtype), shape))
+    return leaf
+
+
+@overload
+def function(python_function: Callable[P, R], /) -> Function[P, R]: ...
+@overload
+def function(*, name: str | None = ...) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+
+
+def function(
+    python_function: Callable[P, R] | None = None, /, *, name: str | None = None
+) -> Function[P, R] | Callable[[Callable[P, R]], Function[P, R]]:
+    """The function, traced into a graph once per signature and compiled.
+
+    Calls with tensors of the same shapes and dtypes, and equal other arguments, share a trace.
+    Gradient tapes
+    record a call as one op.
+
+    Parameters
+    ----------
+    python_function : callable
+        What to compile. Use as a decorator, with or without options.
+    name : str, optional
+        What graphs and messages call it; the function's own name by default.
+
+    Returns
+    -------
+    Function
+        Has the signature and the docstring of `python_function`.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If it is no plain function: a coroutine, a generator, or not callable.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> @tl.function
+    ... def scaled(x, factor):
+    ...     return x * factor + 1
+    >>> scaled(tl.asarray([1.0, 2.0]), 3)
+    tl.Tensor([4. 7.], shape=(2,), dtype=float64)
+    >>> scaled.trace_count
+    1
+    """
+    if python_function is None:
+        return lambda wrapped: Function(wrapped, name)
+    return Function(python_function, name)
