@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tapeline.compiler.autodiff.joint import Joint, build_joint, is_differentiable_kind
 from tapeline.compiler.autodiff.pair import Pair, build_pair
-from tapeline.compiler.executable.executable import Executable, layout_of
+from tapeline.compiler.codegen.views import layout_of
 from tapeline.compiler.frontend.replay import trace_into
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import make_call_op
@@ -29,6 +29,9 @@ from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.op import OUT, Attrs, Op
 from tapeline.runtime.record import meet
 from tapeline.runtime.tensor import Tensor, wrap
+
+if TYPE_CHECKING:
+    from tapeline.compiler.executable.executable import Executable
 
 Array = npt.NDArray[Any]
 Mask = tuple[int, ...]
@@ -68,13 +71,15 @@ class Compiled:
     def executable(self, arrays: Sequence[Array] | None = None) -> Executable:
         """The native code for inputs laid out like these arrays (None: all C-contiguous)."""
         key = None
-        if arrays is not None and not all([array.flags.c_contiguous for array in arrays]):
+        if arrays is not None and not all(a.flags.c_contiguous for a in arrays):
             key = tuple(layout_of(array) for array in arrays)
         found = self._executables.get(key)
         if found is None:
             with self._lock:
                 found = self._executables.get(key)
                 if found is None:
+                    from tapeline.compiler.executable.executable import Executable  # loads LLVM
+
                     found = self._executables[key] = Executable(self.optimized, key)
         return found
 

@@ -128,7 +128,7 @@ class ConcreteFunction:
             raise ArgumentError(
                 f"{self.name}: this trace takes {len(self._inputs)} tensors, got {len(tensors)}"
             )
-        given = []
+        given: list[Tensor] = []
         for position, (value, spec) in enumerate(zip(tensors, self._inputs, strict=True)):
             tensor = as_tensor(value, None, f"{self.name}, argument {position}")
             if (tensor.shape, tensor.dtype) != (spec.shape, spec.dtype):
@@ -143,15 +143,17 @@ class ConcreteFunction:
     def call(self, tensors: Sequence[Any]) -> Any:
         """The results for tensors or arrays that fit the trace; nothing is checked."""
         inputs = [_as_input(value) for value in tensors]
-        for _, source, is_variable in self._hidden:
-            inputs.append(source.read_value() if is_variable else _as_input(source))
+        inputs += [
+            source.read_value() if is_variable else _as_input(source)
+            for _, source, is_variable in self._hidden
+        ]
         outputs = self.differentiable(inputs)
         count = self._n_results
         for variable, value in zip(self._assigned, outputs[count:], strict=False):
             variable.assign(value)
         count += len(self._assigned)
         for target, value in zip(self._cells, outputs[count:], strict=True):
-            cell = tensors[target] if isinstance(target, int) else target.cell
+            cell: Tensor = tensors[target] if isinstance(target, int) else target.cell
             cell._value, cell._node = value._value, value._node
         return self._pack(outputs)
 
@@ -159,7 +161,7 @@ class ConcreteFunction:
         leaves = self._leaves
         if len(leaves) == 1 and type(leaves[0]) is _Output and nest.is_leaf(self._results):
             return outputs[leaves[0].index]
-        values = []
+        values: list[Any] = []
         for leaf in leaves:
             if type(leaf) is _Output:
                 values.append(outputs[leaf.index])
@@ -176,8 +178,9 @@ def _as_input(value: Any) -> Tensor:
     return wrap(array if array.dtype is dtype else array.astype(dtype))
 
 
-def trace(function: Callable[..., Any], name: str, signature: Signature, call: Call) ->
-ConcreteFunction:
+def trace(
+    function: Callable[..., Any], name: str, signature: Signature, call: Call
+) -> ConcreteFunction:
     """Runs the function once on symbolic tensors.
 
     Raises
@@ -222,7 +225,7 @@ ConcreteFunction:
 
 def _by_identity(values: Sequence[Any], placeholders: Sequence[Tensor]) -> Callable[[Any], Any]:
     """Replaces each tensor leaf by its placeholder, and the same object by the same placeholder."""
-    found = {}
+    found: dict[int, Any] = {}
     for value, placeholder in zip(values, placeholders, strict=True):
         found.setdefault(id(value), placeholder)
     return lambda leaf: found[id(leaf)] if is_tensor_leaf(leaf) else leaf
@@ -253,5 +256,3 @@ def _take_results(graph: CapturingGraph, results: Any) -> list[Any]:
         else:
             leaves.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
     return leaves
-
-

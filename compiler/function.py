@@ -41,7 +41,8 @@ class Function(Generic[P, R]):
             )
         functools.update_wrapper(self, python_function)
         self._python_function = python_function
-        self._name = name or getattr(python_function, "__name__", type(python_function).__name__)
+        own_name = getattr(python_function, "__name__", type(python_function).__name__)
+        self._name: str = name or str(own_name)
         self._signature = Signature(python_function, self._name)
         self._lock = threading.RLock()
         self._cache: dict[Hashable, ConcreteFunction] = {}
@@ -50,8 +51,7 @@ class Function(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
         concrete = self._cache.get(call.key) or self._concrete(call)
-        return concrete.call(call.tensors)  # type: ignore[no-any-return]  # what the function
-        returns
+        return concrete.call(call.tensors)  # type: ignore[no-any-return]
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tapeline.compiler.autodiff.partition import partition
-
 from tapeline.compiler.autodiff.joint import Joint
+from tapeline.compiler.autodiff.partition import partition
 from tapeline.compiler.ir.graph import Graph
-from tapeline.compiler.ir.structure_ops import PLACEHOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +46,20 @@ def build_pair(joint: Joint, optimize: Callable[[Graph], Graph]) -> Pair:
     n_inputs = len(graph.placeholders) - len(joint.cotangents)
     cotangents = graph.placeholders[n_inputs:]
     parts = partition(graph, joint.n_outputs, cotangents)
-    inputs = {node: position for position, node in enumerate(graph.placeholders)}
     forward = parts.forward
     outputs = forward.outputs[: joint.n_outputs]
     saved: list[int] = []
     kept: list[int] = []
-    residual_outputs = forward.outputs[joint.n_outputs :]
-    for node, output in zip(parts.residuals, residual_outputs, strict=True):
-        if graph.ops[node] is PLACEHOLDER:
-            kept.append(inputs[node])
+    for number, output in enumerate(forward.outputs[joint.n_outputs :]):
+        as_input, as_output = parts.input_of_residual[number], parts.output_of_residual[number]
+        if as_input is not None:
+            kept.append(as_input)
             continue
-        if output not in outputs:
+        if as_output is None:
+            as_output = len(outputs)
             outputs.append(output)
         kept.append(n_inputs + len(saved))
-        saved.append(outputs.index(output))
+        saved.append(as_output)
     forward.outputs = outputs
     return Pair(
         forward, parts.backward, tuple(saved), tuple(kept), joint.differentiable, joint.gradients

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.spec import Shape
@@ -48,6 +50,11 @@ def dense_layout(shape: Shape, itemsize: int) -> Layout:
         strides.append(step)
         step *= max(extent, 1)
     return Layout(0, tuple(reversed(strides)))
+
+
+def layout_of(array: npt.NDArray[Any]) -> Layout | None:
+    """The layout to compile for so that this array need not be copied; None is C-contiguous."""
+    return None if array.flags.c_contiguous else Layout(0, array.strides)
 
 
 def is_dense(shape: Shape, layout: Layout, itemsize: int) -> bool:

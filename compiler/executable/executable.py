@@ -132,8 +132,3 @@ def _viewer(placed: Placed) -> Callable[[int], Array]:
         return np.ndarray(shape, dtype, buffer, offset - low, strides)
 
     return view
-
-
-def layout_of(array: Array) -> Layout | None:
-    """The layout to compile for so that this array need not be copied; None is C-contiguous."""
-    return None if array.flags.c_contiguous else Layout(0, array.strides)

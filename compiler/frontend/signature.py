@@ -70,7 +70,7 @@ class Signature:
 
     def take_apart(self, call: Call) -> Call:
         """Fills in the key and the tensors of a call."""
-        parts: list[Hashable] = []
+        parts: list[Any] = []
         tensors = call.tensors
         for value in call.args:
             _add(value, parts, tensors)
@@ -79,7 +79,7 @@ class Signature:
                 parts.append(name)
                 _add(value, parts, tensors)
         if len(tensors) > 1 and len(set(map(id, tensors))) != len(tensors):
-            first = {}
+            first: dict[int, int] = {}
             parts.append(tuple(first.setdefault(id(t), k) for k, t in enumerate(tensors)))
         call.key = tuple(parts)
         return call
@@ -118,7 +118,7 @@ def _paths(value: Any, name: str) -> list[str]:
     return found
 
 
-def _add(value: Any, parts: list[Hashable], tensors: list[Any]) -> None:
+def _add(value: Any, parts: list[Any], tensors: list[Any]) -> None:
     """Appends what tells `value` from another, and the tensors in it."""
     kind = type(value)
     if kind is Tensor:
@@ -163,7 +163,8 @@ def _static_key(value: Any, kind: type) -> Hashable:
             f"an argument of type {kind.__name__} cannot be told from another one: it has no hash; "
             "pass tensors, arrays, numbers, strings, containers of these, or hashable objects"
         )
-    if kind.__hash__ is object.__hash__ and not isinstance(value, type):
+    by_identity: Any = object.__hash__
+    if kind.__hash__ is by_identity and not isinstance(value, type):
         return _Identity(value)
     return value  # type: ignore[no-any-return]  # hashable, asked above
 

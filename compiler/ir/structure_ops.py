@@ -89,6 +89,7 @@ def make_call_op(
         n_outputs=None if single else len(specs),
         joint_vjp=joint_vjp,
         accepts_none=accepts_none,
+        saves=saves,
         traits=traits | Trait.CALL,
         kinds="biufc",
         subgraphs=(subgraph,),

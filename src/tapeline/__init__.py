@@ -1,5 +1,7 @@
 """NumPy-style Python made fast and differentiable on the CPU."""
 
+from tapeline.compiler.function import Function as Function
+from tapeline.compiler.function import function as function
 from tapeline.runtime.ops.arithmetic import add as add
 from tapeline.runtime.ops.arithmetic import divide as divide
 from tapeline.runtime.ops.arithmetic import floor_divide as floor_divide
