@@ -2,6 +2,19 @@
 
 from tapeline.compiler.function import Function as Function
 from tapeline.compiler.function import function as function
+from tapeline.runtime.dtypes import bool as bool
+from tapeline.runtime.dtypes import complex64 as complex64
+from tapeline.runtime.dtypes import complex128 as complex128
+from tapeline.runtime.dtypes import float32 as float32
+from tapeline.runtime.dtypes import float64 as float64
+from tapeline.runtime.dtypes import int8 as int8
+from tapeline.runtime.dtypes import int16 as int16
+from tapeline.runtime.dtypes import int32 as int32
+from tapeline.runtime.dtypes import int64 as int64
+from tapeline.runtime.dtypes import uint8 as uint8
+from tapeline.runtime.dtypes import uint16 as uint16
+from tapeline.runtime.dtypes import uint32 as uint32
+from tapeline.runtime.dtypes import uint64 as uint64
 from tapeline.runtime.ops.arithmetic import add as add
 from tapeline.runtime.ops.arithmetic import divide as divide
 from tapeline.runtime.ops.arithmetic import floor_divide as floor_divide
@@ -91,4 +104,7 @@ from tapeline.runtime.ops.trigonometric import atan2 as atan2
 from tapeline.runtime.ops.trigonometric import cos as cos
 from tapeline.runtime.ops.trigonometric import sin as sin
 from tapeline.runtime.ops.trigonometric import tan as tan
+from tapeline.runtime.spec import TensorSpec as TensorSpec
+from tapeline.runtime.tape import GradientTape as GradientTape
 from tapeline.runtime.tensor import Tensor as Tensor
+from tapeline.runtime.variable import Variable as Variable
