@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tapeline.compiler.codegen.division import Division
-from tapeline.compiler.codegen.math.library import FUNCTIONS
+from tapeline.compiler.codegen.math.library import call_function
 from tapeline.compiler.codegen.values import Value
 
 
@@ -36,5 +36,7 @@ class Builder(Division):
         ------
         KeyError
             If there is no such function.
+        TypeError
+            If the operands are not floats.
         """
-        return FUNCTIONS[name](self, *self.align_lanes(*args))
+        return call_function(self, name, *self.align_lanes(*args))
