@@ -8,14 +8,16 @@ interval given here. A test repeats some of the fits.
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import mpmath as mp
+import mpmath
 import numpy as np
 
-mp.mp.prec = 480
+mp = mpmath.MPContext()
+mp.prec = 480
 _NEAR_ZERO = mp.mpf(10) ** -40
 LN2 = mp.log(2)
 EIGHTH_TURN = (mp.pi / 4 * mp.mpf("1.01")) ** 2
@@ -102,11 +104,14 @@ def rounded(value: Any, bits: int) -> Any:
 
 def chebyshev(function: Callable[[Any], Any], low: Any, high: Any, terms: int) -> list[Any]:
     """Coefficients of the fit, lowest power first. Functions are not asked at 0 itself."""
-    coefficients = mp.chebyfit(
-        lambda t: function(t if abs(t) > _NEAR_ZERO else _NEAR_ZERO),
-        [mp.mpf(low), mp.mpf(high)],
-        terms,
-    )
+    with warnings.catch_warnings():
+        # mpmath is about to change the order of the coefficients, and says so.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        coefficients = mp.chebyfit(
+            lambda t: function(t if abs(t) > _NEAR_ZERO else _NEAR_ZERO),
+            [mp.mpf(low), mp.mpf(high)],
+            terms,
+        )
     return list(coefficients[::-1])
 
 
