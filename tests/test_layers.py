@@ -94,7 +94,8 @@ def imports_of(path: Path) -> Iterator[Import]:
                 if module.startswith("tapeline"):
                     targets = [resolve(module, alias.name) for alias in child.names]
             for target in targets:
-                yield Import(module_name(path), target, path, child.lineno, inside, types)
+                line = getattr(child, "lineno", 0)
+                yield Import(module_name(path), target, path, line, inside, types)
             yield from walk(child, inside, types)
 
     yield from walk(ast.parse(path.read_text(), str(path)), False, False)
