@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 RUNTIME_LAYERS = (
     ("errors",),
-    ("spec",),
+    ("spec", "dtypes"),
     ("op",),
     ("record",),
     ("tensor", "nest"),
@@ -33,6 +33,7 @@ COMPILER_LAYERS = (
     ("autodiff", "frontend", "passes"),
     ("codegen",),
     ("executable",),
+    ("compiled",),
     ("concrete", "inspect"),
     ("function",),
 )
