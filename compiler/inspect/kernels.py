@@ -78,7 +78,7 @@ def _table(kernels: Sequence[KernelInfo]) -> Iterator[str]:
     for number, kernel in enumerate(kernels):
         over = " x ".join(map(str, kernel.shape)) or "one"
         yield (
-            f"  {number:>3}  {kernel.kind:<10}  {kernel.strategy:<10.10}  {over:<16.16}  "
+            f"  {number:>3}  {kernel.kind:<10}  {kernel.strategy:<11.11}  {over:<15.15}  "
             f"{bytes_text(kernel.nbytes):>9}  {kernel.location}"
         )
         for line in _wrapped(kernel.ops):

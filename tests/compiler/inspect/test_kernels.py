@@ -29,4 +29,4 @@ def test_kernels_print_within_80_columns() -> None:
     lines = str(kernels).splitlines()
     assert lines[0].startswith("kernels of long: ")
     assert max(map(len, lines)) <= 80
-    assert "floor x12" in str(kernels)
+    assert sum(kernel.ops.count("floor") for kernel in kernels) == 12
