@@ -168,3 +168,14 @@ def normalize_axis(op_name: str, axis: int, ndim: int) -> int:
             f"{op_name}: axis {axis} is out of range for a tensor of {ndim} dimensions"
         )
     return axis + ndim if axis < 0 else axis
+
+
+_INT64 = np.dtype(np.int64)
+_UINT64 = np.dtype(np.uint64)
+
+
+def accumulator_dtype(dtype: DType) -> DType:
+    """The dtype in which NumPy adds up or multiplies elements of `dtype`."""
+    if dtype.kind in "bi":
+        return _INT64
+    return _UINT64 if dtype.kind == "u" else dtype

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 RUNTIME_LAYERS = (
     ("errors",),
-    ("spec", "dtypes"),
+    ("spec",),
     ("op",),
     ("record",),
     ("tensor", "nest"),
@@ -33,7 +33,6 @@ COMPILER_LAYERS = (
     ("autodiff", "frontend", "passes"),
     ("codegen",),
     ("executable",),
-    ("compiled",),
     ("concrete", "inspect"),
     ("function",),
 )
@@ -95,8 +94,7 @@ def imports_of(path: Path) -> Iterator[Import]:
                 if module.startswith("tapeline"):
                     targets = [resolve(module, alias.name) for alias in child.names]
             for target in targets:
-                line = getattr(child, "lineno", 0)
-                yield Import(module_name(path), target, path, line, inside, types)
+                yield Import(module_name(path), target, path, child.lineno, inside, types)
             yield from walk(child, inside, types)
 
     yield from walk(ast.parse(path.read_text(), str(path)), False, False)

@@ -65,11 +65,10 @@ def numpy_api() -> NumpyApi:
 
     def entry(index: int) -> int:
         address = table[index]
-        assert isinstance(address, int)
+        assert address is not None
         return address
 
-    get_version = ctypes.PYFUNCTYPE(ctypes.c_uint)(entry(_API_VERSION))
-    version = int(get_version())
+    version = int(ctypes.PYFUNCTYPE(ctypes.c_uint)(entry(_API_VERSION))())
     return NumpyApi(version, entry(_API_ARRAY_TYPE), entry(_API_NEW_FROM_DESCR))
 
 
@@ -84,8 +83,7 @@ def slot_offset(cls: type, name: str) -> int:
     descriptor = getattr(cls, name, None)
     if not isinstance(descriptor, MemberDescriptorType):
         raise LookupError(f"{cls.__name__} has no slot {name!r}")
-    instance: object = object.__new__(cls)
-    sentinel = object()
+    instance, sentinel = object.__new__(cls), object()
     descriptor.__set__(instance, sentinel)
     places = [
         offset

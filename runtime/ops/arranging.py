@@ -1,0 +1,225 @@
+"""Functions that cut tensors apart, repeat or shift them, in terms of the ops of other files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
+from tapeline.runtime.operators import attach_method
+from tapeline.runtime.ops.axes import Axis, as_index
+from tapeline.runtime.ops.gather import take
+from tapeline.runtime.ops.joining import concat
+from tapeline.runtime.ops.pointwise import apply
+from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE, ravel
+from tapeline.runtime.ops.slicing import FULL, GETITEM, slice_along
+from tapeline.runtime.spec import normalize_axis
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+
+
+def split(
+    x: TensorLike, /, indices_or_sections: int | Sequence[int], axis: int = 0
+) -> list[Tensor]:
+    """A tensor cut along an axis into a list of tensors.
+
+    Parameters
+    ----------
+    x : TensorLike
+        The tensor.
+    indices_or_sections : int or sequence of int
+        The number of equal parts, or the places to cut at.
+    axis : int
+        Axis to cut along.
+
+    Raises
+    ------
+    ArgumentError
+        If the extent does not divide into that many equal parts.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> [part.numpy() for part in tl.split(tl.asarray([1, 2, 3, 4]), 2)]
+    [array([1, 2]), array([3, 4])]
+    """
+    x = as_tensor(x, argument="split")
+    axis = normalize_axis("split", axis, x.ndim)
+    extent = x.shape[axis]
+    if isinstance(indices_or_sections, int | np.integer):
+        count = int(indices_or_sections)
+        if count < 1 or extent % count:
+            raise ArgumentError(
+                f"split: axis {axis} of extent {extent} does not divide into {count} equal parts"
+            )
+        cuts = [extent // count * place for place in range(1, count)]
+    else:
+        cuts = [_clamp(as_index("split", cut), extent) for cut in indices_or_sections]
+    bounds = pairwise([0, *cuts, extent])
+    return [slice_along(x, axis, start, max(start, stop)) for start, stop in bounds]
+
+
+def _clamp(place: int, extent: int) -> int:
+    return max(place + extent, 0) if place < 0 else min(place, extent)
+
+
+def unstack(x: TensorLike, /, axis: int = 0) -> list[Tensor]:
+    """The tensors that `tl.stack` along `axis` would join to `x`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> [row.numpy() for row in tl.unstack(tl.asarray([[1, 2], [3, 4]]))]
+    [array([1, 2]), array([3, 4])]
+    """
+    x = as_tensor(x, argument="unstack")
+    axis = normalize_axis("unstack", axis, x.ndim)
+    before = (FULL,) * axis
+    return [apply(GETITEM, x, attrs=((*before, place),)) for place in range(x.shape[axis])]
+
+
+def tile(x: TensorLike, repetitions: int | Sequence[int], /) -> Tensor:
+    """A tensor laid out several times along each axis.
+
+    Parameters
+    ----------
+    x : TensorLike
+        The tensor.
+    repetitions : int or sequence of int
+        How often, for the last axes or for more axes than `x` has.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is negative.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.tile(tl.asarray([1, 2]), (2, 2)).numpy()
+    array([[1, 2, 1, 2],
+           [1, 2, 1, 2]])
+    """
+    x = as_tensor(x, argument="tile")
+    given = (repetitions,) if isinstance(repetitions, int | np.integer) else repetitions
+    counts = [as_index("tile", count) for count in given]
+    if any(count < 0 for count in counts):
+        raise ArgumentError(f"tile: repetitions must not be negative, got {tuple(counts)}")
+    ndim = max(x.ndim, len(counts))
+    counts = [1] * (ndim - len(counts)) + counts
+    shape = (1,) * (ndim - x.ndim) + x.shape
+    apart = tuple(n for extent in shape for n in (1, extent))
+    repeated = tuple(n for pair in zip(counts, shape, strict=True) for n in pair)
+    result = tuple(count * extent for count, extent in zip(counts, shape, strict=True))
+    return _repeat_blocks(x, apart, repeated, result)
+
+
+def _repeat_blocks(
+    x: Tensor, apart: tuple[int, ...], repeated: tuple[int, ...], result: tuple[int, ...]
+) -> Tensor:
+    """`x` in shape `apart`, broadcast to `repeated`, in shape `result`."""
+    blocks = apply(BROADCAST_TO, apply(RESHAPE, x, attrs=(apart,)), attrs=(repeated,))
+    return apply(RESHAPE, blocks, attrs=(result,))
+
+
+def repeat(
+    x: TensorLike, repeats: int | Sequence[int] | TensorLike, /, axis: int | None = None
+) -> Tensor:
+    """A tensor with each element repeated along an axis.
+
+    Parameters
+    ----------
+    x : TensorLike
+        The tensor.
+    repeats : int or sequence of int
+        How often each element is repeated; one number for all, or one per element of the axis.
+    axis : int or None
+        Axis to repeat along; None works on the elements in row-major order.
+
+    Raises
+    ------
+    ArgumentError
+        If `repeats` is negative or does not fit the axis.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.repeat(tl.asarray([1, 2]), 2).numpy()
+    array([1, 1, 2, 2])
+    """
+    x = as_tensor(x, argument="repeat")
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = normalize_axis("repeat", axis, x.ndim)
+    before, extent, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    counts = np.asarray(repeats)
+    if counts.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"repeat: repeats must be ints, got {repeats!r}")
+    if (counts < 0).any() or (counts.size != 1 and counts.shape != (extent,)):
+        raise ArgumentError(
+            f"repeat: repeats must be ints >= 0, one for all or one for each of the {extent} "
+            f"elements of axis {axis}, got {repeats!r}"
+        )
+    if counts.size != 1:
+        return take(x, np.repeat(np.arange(extent), counts), axis=axis)
+    count = counts.item()
+    return _repeat_blocks(
+        x,
+        (*before, extent, 1, *after),
+        (*before, extent, count, *after),
+        (*before, extent * count, *after),
+    )
+
+
+def roll(x: TensorLike, /, shift: int | Sequence[int], axis: Axis = None) -> Tensor:
+    """A tensor with its elements moved along an axis; those pushed out come back at the start.
+
+    Parameters
+    ----------
+    x : TensorLike
+        The tensor.
+    shift : int or sequence of int
+        How many places, one number per axis or one for all.
+    axis : int, sequence of int or None
+        Axes to move along; None moves the elements in row-major order.
+
+    Raises
+    ------
+    ArgumentError
+        If there are more shifts than axes, or fewer, and not just one.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.roll(tl.asarray([1, 2, 3, 4]), 1).numpy()
+    array([4, 1, 2, 3])
+    """
+    x = as_tensor(x, argument="roll")
+    if axis is None:
+        shifts = (shift,) if isinstance(shift, int | np.integer) else tuple(shift)
+        return apply(RESHAPE, _roll_axis(ravel(x), sum(shifts), 0), attrs=(x.shape,))
+    axes = (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
+    shifts = (shift,) * len(axes) if isinstance(shift, int | np.integer) else tuple(shift)
+    if len(shifts) == 1:
+        shifts *= len(axes)
+    elif len(axes) == 1:
+        axes *= len(shifts)
+    if len(shifts) != len(axes):
+        raise ArgumentError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes")
+    for count, place in zip(shifts, axes, strict=True):
+        x = _roll_axis(x, as_index("roll", count), normalize_axis("roll", int(place), x.ndim))
+    return x
+
+
+def _roll_axis(x: Tensor, shift: int, axis: int) -> Tensor:
+    extent = x.shape[axis]
+    shift = shift % extent if extent else 0
+    if shift == 0:
+        return x
+    tail: Any = slice_along(x, axis, extent - shift, extent)
+    return concat([tail, slice_along(x, axis, 0, extent - shift)], axis=axis)
+
+
+attach_method("repeat", repeat)

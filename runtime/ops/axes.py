@@ -1,0 +1,42 @@
+"""Axis arguments: from what users write to the canonical attributes of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
+from tapeline.runtime.spec import Shape, normalize_axis
+
+Axis: TypeAlias = int | Sequence[int] | None
+Array: TypeAlias = npt.NDArray[Any]
+
+ANY_KIND = "biufc"
+"""The `kinds` of ops that take every dtype."""
+
+
+def normalize_axes(op_name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
+    """The axes meant by `axis`, counted from the front and sorted; all of them for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, int | np.integer):
+        return (normalize_axis(op_name, int(axis), ndim),)
+    axes = tuple(sorted(normalize_axis(op_name, as_index(op_name, a), ndim) for a in axis))
+    if len(set(axes)) != len(axes):
+        raise ArgumentError(f"{op_name}: axis {tuple(axis)} names the same axis twice")
+    return axes
+
+
+def as_index(op_name: str, value: object) -> int:
+    """`value` as a Python int; an `ArgumentTypeError` where it is none."""
+    if isinstance(value, bool | np.bool) or not hasattr(value, "__index__"):
+        raise ArgumentTypeError(f"{op_name}: expected an int, got {value!r}")
+    return int(value.__index__())
+
+
+def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    """`shape` with extent 1 at each of `axes`."""
+    return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))

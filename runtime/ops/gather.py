@@ -1,0 +1,394 @@
+"""Taking elements by integer tensors, and the transposes of that, which add elements up.
+
+`take` picks along one axis, `take_along_axis` row by row. Every index is checked: one outside of
+its axis is an error that names index, size and axis; a negative one counts from the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime.errors import DTypeError, IndexOutOfRangeError, ShapeError
+from tapeline.runtime.op import Attrs, LibraryCall, Sample, ShapeOf, Trait, define_op
+from tapeline.runtime.operators import attach_method
+from tapeline.runtime.ops.axes import ANY_KIND, Array
+from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.ops.shaping import broadcast_to, ravel
+from tapeline.runtime.spec import (
+    DType,
+    Shape,
+    TensorSpec,
+    broadcast_shapes,
+    normalize_axis,
+    spec_of,
+)
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+
+_INT64 = np.dtype(np.int64)
+
+
+def require_int_dtype(op_name: str, dtype: DType) -> None:
+    """A `DTypeError` for indices that are no ints."""
+    if dtype.kind not in "iu":
+        raise DTypeError(
+            f"{op_name}: indices must be of an int dtype, got {dtype}; convert with "
+            f"indices.astype(tl.int64)"
+        )
+
+
+def reject_outside(indices: Array, size: int, axis: int) -> None:
+    """An `IndexOutOfRangeError` that names the first index outside of an axis, if there is one."""
+    outside = (indices < -size) | (indices >= size)
+    if outside.any():
+        index = indices[outside].flat[0]
+        raise IndexOutOfRangeError(
+            f"index {index} is out of range for axis {axis} with size {size}"
+        )
+
+
+def from_front(indices: Array, size: int) -> Array:
+    """Checked indices as int64, all counted from the front."""
+    indices = indices.astype(_INT64, copy=False)
+    return np.where(indices < 0, indices + size, indices)
+
+
+def _ints(*shape: int, size: int, low: int | None = None) -> Any:
+    """For samples: random indices into an axis of `size`, negative ones among them."""
+
+    def draw(rng: np.random.Generator) -> Array:
+        return rng.integers(-size if low is None else low, size, shape)
+
+    return draw
+
+
+# --- take ------------------------------------------------------------------------------------
+
+
+def _take_kernel(x: Array, indices: Array, axis: int) -> Any:
+    try:
+        return x.take(indices, axis)
+    except IndexError:
+        reject_outside(indices, x.shape[axis], axis)
+        raise
+
+
+def _take_infer(x: TensorSpec, indices: TensorSpec, axis: int) -> TensorSpec:
+    require_int_dtype("take", indices.dtype)
+    shape = x.static_shape
+    return spec_of((*shape[:axis], *indices.static_shape, *shape[axis + 1 :]), x.dtype)
+
+
+def _take_vjp(ct: Any, attrs: Attrs, indices: Any, shape: Shape) -> Any:
+    axis: int = attrs[0]  # type: ignore[assignment]  # attributes are typed loosely
+    return call(TAKE_GRAD, ct, indices, attrs=(axis, shape[axis]))
+
+
+TAKE = define_op(
+    "take",
+    kernel=_take_kernel,
+    infer=_take_infer,
+    n_inputs=2,
+    attr_names=("axis",),
+    saves=(1, ShapeOf(0)),
+    vjps=(_take_vjp, None),
+    emit=LibraryCall("take"),
+    kinds=ANY_KIND,
+    samples=(
+        Sample(((5,), _ints(3, size=5)), (0,)),
+        Sample(((4, 3), _ints(2, 2, size=4)), (0,)),
+        Sample(((2, 4, 3), _ints(6, size=4)), (1,)),
+        Sample(((2, 3), _ints(size=3)), (1,)),
+        Sample(((2, 3), _ints(0, size=3)), (1,)),
+    ),
+)
+
+
+def _take_grad_kernel(ct: Array, indices: Array, axis: int, size: int) -> Array:
+    """The rows of `ct` added up by index: sorted by index first, so that each sum is one
+    segment."""
+    before = ct.shape[:axis]
+    after = ct.shape[axis + indices.ndim :]
+    places = from_front(indices.reshape(-1), size)
+    if not before and not after and ct.dtype.kind == "f":
+        sums = np.bincount(places, ct.reshape(-1), size)
+        return sums.astype(ct.dtype, copy=False)
+    out = np.zeros((*before, size, *after), ct.dtype)
+    if ct.size == 0:
+        return out
+    rows = np.moveaxis(ct.reshape((*before, places.size, *after)), axis, 0)
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    sums = np.add.reduceat(rows[order], starts, axis=0)
+    np.moveaxis(out, axis, 0)[ordered[starts]] = sums
+    return out
+
+
+def _take_grad_infer(ct: TensorSpec, indices: TensorSpec, axis: int, size: int) -> TensorSpec:
+    shape = ct.static_shape
+    return spec_of((*shape[:axis], size, *shape[axis + indices.ndim :]), ct.dtype)
+
+
+def _take_grad_vjp(ct: Any, attrs: Attrs, indices: Any) -> Any:
+    return call(TAKE, ct, indices, attrs=attrs[:1])
+
+
+TAKE_GRAD = define_op(
+    "take_grad",
+    kernel=_take_grad_kernel,
+    infer=_take_grad_infer,
+    n_inputs=2,
+    attr_names=("axis", "size"),
+    saves=(1,),
+    vjps=(_take_grad_vjp, None),
+    traits=Trait.NO_RECOMPUTE,
+    kinds="iufc",
+    samples=(
+        Sample(((6,), _ints(6, size=4)), (0, 4)),
+        Sample(((2, 3, 2), _ints(2, 3, size=4)), (0, 4)),
+        Sample(((2, 5, 3), _ints(5, size=3)), (1, 3)),
+        Sample(((2,), _ints(size=3)), (1, 3)),
+    ),
+)
+"""Elements added up by index along an axis of `size`: the transpose of `take`."""
+
+
+def take(x: TensorLike, indices: TensorLike, /, axis: int | None = None) -> Tensor:
+    """The elements at `indices` along an axis.
+
+    Parameters
+    ----------
+    x : TensorLike
+        Where to take from.
+    indices : TensorLike of int
+        Positions; negative ones count from the end. Their shape replaces the axis.
+    axis : int or None
+        Axis to index; None takes from the elements in row-major order.
+
+    Returns
+    -------
+    Tensor of the dtype of `x`
+
+    Raises
+    ------
+    IndexOutOfRangeError
+        If an index lies outside of the axis.
+    DTypeError
+        If the indices are no ints.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.take(tl.asarray([10, 20, 30]), [2, 0, -1]).numpy()
+    array([30, 10, 30])
+    """
+    x = as_tensor(x, argument="take")
+    indices = index_tensor("take", indices)
+    if axis is None:
+        x, axis = ravel(x), 0
+    return apply(TAKE, x, indices, attrs=(normalize_axis("take", axis, x.ndim),))
+
+
+def index_tensor(op_name: str, indices: TensorLike) -> Tensor:
+    """Indices as a tensor of ints; an empty list counts as one."""
+    tensor = as_tensor(indices, argument=f"{op_name}: indices")
+    if tensor.size == 0 and not isinstance(indices, Tensor | np.ndarray):
+        return as_tensor(np.zeros(tensor.shape, _INT64))
+    require_int_dtype(op_name, tensor.dtype)
+    return tensor
+
+
+# --- take_along_axis -------------------------------------------------------------------------
+
+
+def _flat_places(indices: Array, size: int) -> Array:
+    """Indices into the last axis of `size` as places in the row-major order of all elements."""
+    rows = from_front(indices, size).reshape(-1, indices.shape[-1])
+    return rows + np.arange(len(rows))[:, None] * size
+
+
+def _take_along_axis_kernel(x: Array, indices: Array, axis: int) -> Array:
+    reject_outside(indices, x.shape[axis], axis)
+    return np.take_along_axis(x, indices, axis)
+
+
+def _take_along_axis_infer(x: TensorSpec, indices: TensorSpec, axis: int) -> TensorSpec:
+    require_int_dtype("take_along_axis", indices.dtype)
+    own, wanted = x.static_shape, indices.static_shape
+    if (*own[:axis], *own[axis + 1 :]) != (*wanted[:axis], *wanted[axis + 1 :]):
+        raise ShapeError(
+            f"take_along_axis: x has shape {own}, indices have shape {wanted}; they must be equal "
+            f"but for axis {axis}"
+        )
+    return spec_of(wanted, x.dtype)
+
+
+def _take_along_axis_vjp(ct: Any, attrs: Attrs, indices: Any, shape: Shape) -> Any:
+    axis: int = attrs[0]  # type: ignore[assignment]  # attributes are typed loosely
+    return call(TAKE_ALONG_AXIS_GRAD, ct, indices, attrs=(axis, shape[axis]))
+
+
+TAKE_ALONG_AXIS = define_op(
+    "take_along_axis",
+    kernel=_take_along_axis_kernel,
+    infer=_take_along_axis_infer,
+    n_inputs=2,
+    attr_names=("axis",),
+    saves=(1, ShapeOf(0)),
+    vjps=(_take_along_axis_vjp, None),
+    kinds=ANY_KIND,
+    samples=(
+        Sample(((5,), _ints(3, size=5)), (0,)),
+        Sample(((3, 4), _ints(3, 6, size=4)), (1,)),
+        Sample(((4, 2, 3), _ints(1, 2, 3, size=4)), (0,)),
+    ),
+)
+
+
+def _take_along_axis_grad_kernel(ct: Array, indices: Array, axis: int, size: int) -> Array:
+    moved = np.moveaxis(ct, axis, -1)
+    if moved.size == 0:
+        return np.zeros((*ct.shape[:axis], size, *ct.shape[axis + 1 :]), ct.dtype)
+    places = _flat_places(np.moveaxis(indices, axis, -1), size).reshape(-1)
+    total = moved.size // moved.shape[-1] * size
+    sums = _take_grad_kernel(moved.reshape(-1), places, 0, total)
+    return np.moveaxis(sums.reshape(*moved.shape[:-1], size), -1, axis)
+
+
+def _take_along_axis_grad_infer(
+    ct: TensorSpec, indices: TensorSpec, axis: int, size: int
+) -> TensorSpec:
+    shape = ct.static_shape
+    return spec_of((*shape[:axis], size, *shape[axis + 1 :]), ct.dtype)
+
+
+def _take_along_axis_grad_vjp(ct: Any, attrs: Attrs, indices: Any) -> Any:
+    return call(TAKE_ALONG_AXIS, ct, indices, attrs=attrs[:1])
+
+
+TAKE_ALONG_AXIS_GRAD = define_op(
+    "take_along_axis_grad",
+    kernel=_take_along_axis_grad_kernel,
+    infer=_take_along_axis_grad_infer,
+    n_inputs=2,
+    attr_names=("axis", "size"),
+    saves=(1,),
+    vjps=(_take_along_axis_grad_vjp, None),
+    traits=Trait.NO_RECOMPUTE,
+    kinds="iufc",
+    samples=(
+        Sample(((3, 6), _ints(3, 6, size=4)), (1, 4)),
+        Sample(((1, 2, 3), _ints(1, 2, 3, size=4)), (0, 4)),
+    ),
+)
+"""Elements added up row by row at their indices: the transpose of `take_along_axis`."""
+
+
+def take_along_axis(x: TensorLike, indices: TensorLike, /, axis: int = -1) -> Tensor:
+    """The elements at `indices` along an axis, where each row has indices of its own.
+
+    Parameters
+    ----------
+    x : TensorLike
+        Where to take from.
+    indices : TensorLike of int
+        Positions, in as many dimensions as `x`; the other axes broadcast against those of `x`.
+    axis : int
+        Axis to index.
+
+    Returns
+    -------
+    Tensor of the dtype of `x`
+
+    Raises
+    ------
+    IndexOutOfRangeError
+        If an index lies outside of the axis.
+    ShapeError
+        If the numbers of dimensions differ, or the other axes do not broadcast.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.take_along_axis([[10, 20], [30, 40]], [[1], [0]], axis=1).numpy()
+    array([[20],
+           [30]])
+    """
+    x = as_tensor(x, argument="take_along_axis")
+    indices = index_tensor("take_along_axis", indices)
+    if x.ndim != indices.ndim:
+        raise ShapeError(
+            f"take_along_axis: x has {x.ndim} dimensions and indices have {indices.ndim}; they "
+            f"must be equal"
+        )
+    axis = normalize_axis("take_along_axis", axis, x.ndim)
+    own, wanted = list(x.shape), list(indices.shape)
+    own[axis] = wanted[axis] = 1
+    common = broadcast_shapes("take_along_axis", tuple(own), tuple(wanted))
+    x = _widen(x, common, axis)
+    return apply(TAKE_ALONG_AXIS, x, _widen(indices, common, axis), attrs=(axis,))
+
+
+def _widen(x: Tensor, common: Shape, axis: int) -> Tensor:
+    shape = (*common[:axis], x.shape[axis], *common[axis + 1 :])
+    return x if x.shape == shape else broadcast_to(x, shape)
+
+
+# --- checked indices -------------------------------------------------------------------------
+
+
+def _check_index_kernel(indices: Array, size: int, axis: int) -> Array:
+    reject_outside(indices, size, axis)
+    return from_front(indices, size)
+
+
+def _check_index_infer(indices: TensorSpec, size: int, axis: int) -> TensorSpec:
+    require_int_dtype("index", indices.dtype)
+    return spec_of(indices.static_shape, _INT64)
+
+
+CHECK_INDEX = define_op(
+    "check_index",
+    kernel=_check_index_kernel,
+    infer=_check_index_infer,
+    attr_names=("size", "axis"),
+    vjps=(None,),
+    kinds="iu",
+    samples=(Sample((_ints(4, size=3),), (3, 0)),),
+)
+"""Indices into an axis of `size`, checked, counted from the front. A host call when compiled."""
+
+
+def _ravel_index_kernel(*args: Any) -> Any:
+    arrays, sizes, axes = args[:-2], args[-2], args[-1]
+    places: Any = 0
+    for indices, size, axis in zip(arrays, sizes, axes, strict=True):
+        reject_outside(indices, size, axis)
+        places = places * size + from_front(indices, size)
+    return places
+
+
+def _ravel_index_infer(*args: Any) -> TensorSpec:
+    specs = args[:-2]
+    for spec in specs:
+        require_int_dtype("index", spec.dtype)
+    return spec_of(broadcast_shapes("index", *(spec.static_shape for spec in specs)), _INT64)
+
+
+RAVEL_INDEX = define_op(
+    "ravel_index",
+    kernel=_ravel_index_kernel,
+    infer=_ravel_index_infer,
+    n_inputs=None,
+    attr_names=("sizes", "axes"),
+    vjps=(None,),
+    kinds="iu",
+    samples=(Sample((_ints(4, size=3), _ints(2, 1, size=5)), ((3, 5), (0, 1))),),
+)
+"""Index tensors for several axes as one for these axes joined, checked; `axes` name them in
+errors."""
+
+
+attach_method("take", take)

@@ -1,0 +1,236 @@
+"""`x[key]` with every kind of key that NumPy takes: what a key means, and which ops carry it out.
+
+Ints, slices, None and the ellipsis are one `getitem`. Index tensors become one `take`: the indexed
+axes are brought together, their indices joined by `ravel_index`. A mask becomes the index tensors
+of its true places. Assignments stand in `assignment`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    IndexOutOfRangeError,
+    SymbolicTensorError,
+)
+from tapeline.runtime.ops.axes import Array
+from tapeline.runtime.ops.gather import RAVEL_INDEX, TAKE, index_tensor
+from tapeline.runtime.ops.permuting import PERMUTE_DIMS
+from tapeline.runtime.ops.pointwise import apply
+from tapeline.runtime.ops.shaping import RESHAPE
+from tapeline.runtime.ops.slicing import (
+    FULL,
+    GETITEM,
+    BasicIndex,
+    SliceEntry,
+    canonical_int,
+    canonical_slice,
+    strip_full,
+)
+from tapeline.runtime.spec import Shape, broadcast_shapes
+from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+
+
+@dataclass(frozen=True, slots=True)
+class IndexArray:
+    """An index tensor of a key: the axis of x that it indexes, and that axis after the basic part
+    of the key was applied."""
+
+    tensor: Tensor
+    axis: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key resolved against a shape: the basic part first, then the index tensors."""
+
+    basic: BasicIndex
+    arrays: tuple[IndexArray, ...] = ()
+    target: int = 0
+    """Where the dimensions of the index tensors go in the result."""
+
+
+def parse_key(key: Any, shape: Shape) -> Key:
+    """What a key means for a tensor of `shape`.
+
+    Raises
+    ------
+    IndexOutOfRangeError
+        If the key has more places than the shape has dimensions, or an int lies outside.
+    DTypeError, ArgumentTypeError
+        If a place of the key is of no kind that can index.
+    """
+    items = _expand_ellipsis([_as_item(part) for part in _parts(key)], shape)
+    entries: list[int | SliceEntry | None] = []
+    arrays: list[IndexArray] = []
+    advanced: list[int] = []
+    axis = kept = 0
+    for number, item in enumerate(items):
+        if item is None:
+            entries.append(None)
+            kept += 1
+            continue
+        if isinstance(item, slice):
+            entries.append(canonical_slice(item, shape[axis]))
+            axis, kept = axis + 1, kept + 1
+            continue
+        advanced.append(number)
+        if isinstance(item, int):
+            entries.append(canonical_int(item, shape[axis], axis))
+            axis += 1
+            continue
+        for tensor in _index_tensors(item, shape, axis):
+            entries.append(None if _is_flag(item) else FULL)
+            arrays.append(IndexArray(tensor, axis, kept))
+            axis, kept = axis + (not _is_flag(item)), kept + 1
+    if not arrays:
+        return Key(strip_full(entries))
+    adjacent = advanced[-1] - advanced[0] + 1 == len(advanced)
+    return Key(strip_full(entries), tuple(arrays), advanced[0] if adjacent else 0)
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _as_item(part: Any) -> Any:
+    """An int, slice, None, Ellipsis; a Tensor of ints; an array as a mask."""
+    if part is None or part is Ellipsis or isinstance(part, slice):
+        return part
+    if isinstance(part, bool | np.bool):
+        return np.asarray(part)
+    if isinstance(part, int | np.integer):
+        return int(part)
+    hook = getattr(type(part), "__tapeline_tensor__", None)
+    if hook is not None:
+        part = hook(part)
+    if isinstance(part, str | bytes) or not isinstance(part, Tensor | np.ndarray | list | range):
+        raise ArgumentTypeError(
+            f"index: {part!r} cannot index a tensor; use ints, slices, None, ..., or tensors of "
+            f"ints or bools"
+        )
+    tensor = as_tensor(np.asarray(part) if isinstance(part, range) else part, argument="index")
+    if tensor.dtype.kind == "b":
+        return _mask_values(tensor, given_as_tensor=part is tensor)
+    tensor = index_tensor("index", tensor if tensor.size or part is tensor else part)
+    if tensor.ndim == 0 and isinstance(part, np.ndarray):
+        return int(part)
+    return tensor
+
+
+def _mask_values(mask: Tensor, given_as_tensor: bool) -> Array:
+    """The values of a mask; while tracing nobody knows how many of them are true."""
+    value = mask._value
+    if type(value) is not np.ndarray or (given_as_tensor and STATE.handler is not None):
+        _reject_traced_mask(mask)
+    return value
+
+
+def _reject_traced_mask(mask: Tensor) -> NoReturn:
+    raise SymbolicTensorError(
+        f"index: a mask of shape {mask.shape} cannot pick elements while a function is traced, "
+        f"because the shape of the result is not known then; use tl.where(mask, x, other), or "
+        f"x[mask] = scalar, or index outside of the traced function"
+    )
+
+
+def _is_flag(item: Any) -> bool:
+    """Whether the item is a single bool, which makes a dimension of its own."""
+    return isinstance(item, np.ndarray) and item.ndim == 0
+
+
+def _index_tensors(item: Any, shape: Shape, axis: int) -> list[Tensor]:
+    """The index tensors that an item of a key stands for."""
+    if isinstance(item, Tensor):
+        return [item]
+    if item.ndim == 0:
+        return [wrap(np.zeros(int(item), np.int64))]
+    if item.shape != shape[axis : axis + item.ndim]:
+        raise IndexOutOfRangeError(
+            f"index: a mask of shape {item.shape} does not fit shape {shape} from axis {axis} on; "
+            f"it must be {shape[axis : axis + item.ndim]}"
+        )
+    return [wrap(places) for places in np.nonzero(item)]
+
+
+def _expand_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
+    """The items with full slices in place of the ellipsis."""
+    used = 0
+    ellipses = []
+    for number, item in enumerate(items):
+        if item is Ellipsis:
+            ellipses.append(number)
+        elif item is not None:
+            used += item.ndim if isinstance(item, np.ndarray) else 1
+    if len(ellipses) > 1:
+        raise ArgumentError("index: a key can have only one ellipsis (...)")
+    if used > len(shape):
+        raise IndexOutOfRangeError(
+            f"index: the key has {used} places, but the tensor of shape {shape} has {len(shape)} "
+            f"dimensions"
+        )
+    full = [slice(None)] * (len(shape) - used)
+    if not ellipses:
+        return items + full
+    return items[: ellipses[0]] + full + items[ellipses[0] + 1 :]
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def getitem(x: Tensor, key: Any) -> Tensor:
+    """`x[key]`."""
+    return read(x, parse_key(key, x.shape))
+
+
+def read(x: Tensor, key: Key) -> Tensor:
+    """The elements that a resolved key takes."""
+    if key.basic or not key.arrays:
+        x = apply(GETITEM, x, attrs=(key.basic,))
+    return _take_arrays(x, key) if key.arrays else x
+
+
+def _take_arrays(x: Tensor, key: Key) -> Tensor:
+    """Take by all index tensors at once, and put their dimensions where NumPy puts them."""
+    places = tuple(array.place for array in key.arrays)
+    start = places[0]
+    indices = key.arrays[0].tensor
+    if len(places) > 1:
+        if places != tuple(range(start, start + len(places))):
+            rest = (axis for axis in range(x.ndim) if axis not in places)
+            x = apply(PERMUTE_DIMS, x, attrs=((*places, *rest),))
+            start = 0
+        shape = x.shape
+        sizes = shape[start : start + len(places)]
+        indices = _join_indices(key, sizes)
+        count = int(np.prod(sizes, dtype=np.int64))
+        joined = (*shape[:start], count, *shape[start + len(places) :])
+        x = apply(RESHAPE, x, attrs=(joined,))
+    out: Tensor = apply(TAKE, x, indices, attrs=(start,))
+    return _move_block(out, start, key.target, indices.ndim)
+
+
+def _join_indices(key: Key, sizes: Shape) -> Tensor:
+    tensors = tuple(array.tensor for array in key.arrays)
+    broadcast_shapes("index", *(tensor.shape for tensor in tensors))
+    axes = tuple(array.axis for array in key.arrays)
+    joined: Tensor = apply(RAVEL_INDEX, *tensors, attrs=(sizes, axes))
+    return joined
+
+
+def _move_block(x: Tensor, start: int, target: int, count: int) -> Tensor:
+    """`x` with the `count` dimensions from `start` on moved to `target`."""
+    if start == target or count == 0:
+        return x
+    block = range(start, start + count)
+    rest = [axis for axis in range(x.ndim) if axis not in block]
+    order = (*rest[:target], *block, *rest[target:])
+    moved: Tensor = apply(PERMUTE_DIMS, x, attrs=(order,))
+    return moved

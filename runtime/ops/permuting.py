@@ -1,0 +1,221 @@
+"""Ops that give the dimensions or the elements of a tensor another order.
+
+Their kernels return views, so their lowering is an index map: nothing is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime.errors import ArgumentError, ShapeError
+from tapeline.runtime.op import Attrs, IndexMap, Sample, Trait, define_op
+from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, as_index, normalize_axes
+from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+
+# --- permuting dimensions --------------------------------------------------------------------
+
+
+def _permute_infer(x: TensorSpec, axes: tuple[int, ...]) -> TensorSpec:
+    shape = x.static_shape
+    if sorted(axes) != list(range(len(shape))):
+        raise ShapeError(
+            f"permute_dims: axes {axes} must name each of the {len(shape)} dimensions of shape "
+            f"{shape} once"
+        )
+    return spec_of(tuple(shape[axis] for axis in axes), x.dtype)
+
+
+def _permute_kernel(x: Array, axes: tuple[int, ...]) -> Array:
+    return x.transpose(axes)
+
+
+def _permute_vjp(ct: Any, attrs: Attrs) -> Any:
+    axes: tuple[int, ...] = attrs[0]  # type: ignore[assignment]  # attributes are typed loosely
+    inverse = tuple(sorted(range(len(axes)), key=axes.__getitem__))
+    return call(PERMUTE_DIMS, ct, attrs=(inverse,))
+
+
+PERMUTE_DIMS = define_op(
+    "permute_dims",
+    kernel=_permute_kernel,
+    infer=_permute_infer,
+    attr_names=("axes",),
+    vjps=(_permute_vjp,),
+    emit=IndexMap(),
+    traits=Trait.VIEW,
+    kinds=ANY_KIND,
+    samples=(
+        Sample(((2, 3),), ((1, 0),)),
+        Sample(((2, 3, 4),), ((2, 0, 1),)),
+        Sample(((),), ((),)),
+    ),
+)
+
+
+def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
+    """A tensor with its dimensions in another order: dimension i of the result is `axes[i]` of
+    `x`.
+
+    Raises
+    ------
+    ShapeError
+        If `axes` does not name each dimension once.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.permute_dims(tl.asarray([[1, 2, 3], [4, 5, 6]]), (1, 0)).shape
+    (3, 2)
+    """
+    x = as_tensor(x)
+    order = tuple(normalize_axis("permute_dims", as_index("permute_dims", a), x.ndim) for a in axes)
+    _permute_infer(spec_of(x.shape, x.dtype), order)
+    return apply(PERMUTE_DIMS, x, attrs=(order,))
+
+
+def transpose(x: TensorLike, /, axes: Sequence[int] | None = None) -> Tensor:
+    """A tensor with its dimensions in reverse order, or in the order of `axes`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.transpose(tl.asarray([[1, 2, 3], [4, 5, 6]])).numpy()
+    array([[1, 4],
+           [2, 5],
+           [3, 6]])
+    """
+    x = as_tensor(x)
+    return permute_dims(x, range(x.ndim)[::-1] if axes is None else axes)
+
+
+def swap_last(x: Any) -> Any:
+    """The last two dimensions exchanged: `matrix_transpose` for gradient rules."""
+    ndim = len(x.shape)
+    return call(PERMUTE_DIMS, x, attrs=((*range(ndim - 2), ndim - 1, ndim - 2),))
+
+
+def matrix_transpose(x: TensorLike, /) -> Tensor:
+    """A stack of matrices with each of them transposed: the last two dimensions exchanged.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two dimensions.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.matrix_transpose(tl.asarray([[[1, 2, 3], [4, 5, 6]]])).shape
+    (1, 3, 2)
+    """
+    x = as_tensor(x)
+    if x.ndim < 2:
+        raise ShapeError(
+            f"matrix_transpose: a tensor of at least 2 dimensions is needed, got shape {x.shape}"
+        )
+    return swap_last(x)  # type: ignore[no-any-return]  # a tensor in gives a tensor out
+
+
+def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
+    """A tensor with two of its dimensions exchanged.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.swapaxes(tl.asarray([[[1, 2, 3]]]), 0, 2).shape
+    (3, 1, 1)
+    """
+    x = as_tensor(x)
+    first = normalize_axis("swapaxes", axis1, x.ndim)
+    second = normalize_axis("swapaxes", axis2, x.ndim)
+    order = list(range(x.ndim))
+    order[first], order[second] = second, first
+    return apply(PERMUTE_DIMS, x, attrs=(tuple(order),))
+
+
+def moveaxis(
+    x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int], /
+) -> Tensor:
+    """A tensor with the dimensions `source` at the places `destination`, the others in their order.
+
+    Raises
+    ------
+    ArgumentError
+        If the two do not name the same number of dimensions, or one twice.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.moveaxis(tl.asarray([[[1, 2, 3]]]), -1, 0).shape
+    (3, 1, 1)
+    """
+    x = as_tensor(x)
+    sources = _places("source", source, x.ndim)
+    targets = _places("destination", destination, x.ndim)
+    if len(sources) != len(targets):
+        raise ArgumentError(
+            f"moveaxis: source {source} and destination {destination} must name the same number "
+            f"of dimensions"
+        )
+    rest = [axis for axis in range(x.ndim) if axis not in sources]
+    placed = dict(zip(targets, sources, strict=True))
+    others = iter(rest)
+    order = tuple(placed[i] if i in placed else next(others) for i in range(x.ndim))
+    return apply(PERMUTE_DIMS, x, attrs=(order,))
+
+
+def _places(argument: str, axis: int | Sequence[int], ndim: int) -> tuple[int, ...]:
+    given = (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
+    places = tuple(normalize_axis("moveaxis", as_index("moveaxis", a), ndim) for a in given)
+    if len(set(places)) != len(places):
+        raise ArgumentError(f"moveaxis: {argument} {axis} names the same dimension twice")
+    return places
+
+
+# --- flip ------------------------------------------------------------------------------------
+
+
+def _flip_infer(x: TensorSpec, axes: tuple[int, ...]) -> TensorSpec:
+    return spec_of(x.static_shape, x.dtype)
+
+
+def _flip_kernel(x: Array, axes: tuple[int, ...]) -> Array:
+    steps = [slice(None, None, -1 if axis in axes else 1) for axis in range(x.ndim)]
+    index: tuple[Any, ...] = (*steps, ...)  # the ellipsis keeps the result an array if x is 0-d
+    flipped: Array = x[index]
+    return flipped
+
+
+def _flip_vjp(ct: Any, attrs: Attrs) -> Any:
+    return call(FLIP, ct, attrs=attrs)
+
+
+FLIP = define_op(
+    "flip",
+    kernel=_flip_kernel,
+    infer=_flip_infer,
+    attr_names=("axes",),
+    vjps=(_flip_vjp,),
+    emit=IndexMap(),
+    traits=Trait.VIEW | Trait.INVOLUTION,
+    kinds=ANY_KIND,
+    samples=(Sample(((4,),), ((0,),)), Sample(((2, 3),), ((0, 1),)), Sample(((2, 0),), ((0,),))),
+)
+
+
+def flip(x: TensorLike, /, axis: Axis = None) -> Tensor:
+    """A tensor with the order of its elements reversed along `axis`, along all axes for None.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.flip(tl.asarray([1, 2, 3])).numpy()
+    array([3, 2, 1])
+    """
+    x = as_tensor(x)
+    return apply(FLIP, x, attrs=(normalize_axes("flip", axis, x.ndim),))

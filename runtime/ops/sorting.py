@@ -1,0 +1,114 @@
+"""Sorting along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime.op import Attrs, Sample, Trait, define_op
+from tapeline.runtime.ops.axes import Array
+from tapeline.runtime.ops.gather import TAKE_ALONG_AXIS_GRAD
+from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+
+_SAMPLES = tuple(
+    Sample(inputs, (axis, descending))
+    for inputs, axis in ((((5,),), 0), (((3, 4),), 0), (((3, 4),), 1))
+    for descending in (False, True)
+)
+
+
+def _argsort_kernel(x: Array, axis: int, descending: bool) -> Array:
+    if not descending:
+        return np.argsort(x, axis, kind="stable")
+    backward = np.argsort(np.flip(x, axis), axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - backward, axis)
+
+
+def _argsort_infer(x: TensorSpec, axis: int, descending: bool) -> TensorSpec:
+    return spec_of(x.static_shape, np.dtype(np.int64))
+
+
+ARGSORT = define_op(
+    "argsort",
+    kernel=_argsort_kernel,
+    infer=_argsort_infer,
+    attr_names=("axis", "descending"),
+    vjps=(None,),
+    traits=Trait.NO_RECOMPUTE,
+    kinds="biuf",
+    samples=_SAMPLES,
+)
+
+
+def _sort_kernel(x: Array, axis: int, descending: bool) -> Array:
+    ordered = np.sort(x, axis, kind="stable")
+    return np.flip(ordered, axis) if descending else ordered
+
+
+def _sort_infer(x: TensorSpec, axis: int, descending: bool) -> TensorSpec:
+    return spec_of(x.static_shape, x.dtype)
+
+
+def _sort_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
+    axis: int = attrs[0]  # type: ignore[assignment]  # attributes are typed loosely
+    order = call(ARGSORT, x, attrs=attrs)
+    return call(TAKE_ALONG_AXIS_GRAD, ct, order, attrs=(axis, x.shape[axis]))
+
+
+SORT = define_op(
+    "sort",
+    kernel=_sort_kernel,
+    infer=_sort_infer,
+    attr_names=("axis", "descending"),
+    saves=(0,),
+    vjps=(_sort_vjp,),
+    traits=Trait.NO_RECOMPUTE,
+    kinds="biuf",
+    samples=_SAMPLES,
+)
+
+
+def sort(
+    x: TensorLike, /, axis: int = -1, *, descending: bool = False, stable: bool = True
+) -> Tensor:
+    """A tensor with its elements in order along an axis; NaN counts as largest.
+
+    Parameters
+    ----------
+    x : TensorLike of bool, int or float
+        The tensor.
+    axis : int
+        Axis to sort along.
+    descending : bool
+        Whether the largest comes first.
+    stable : bool
+        Sorting is stable always.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.sort(tl.asarray([3, 1, 2]), descending=True).numpy()
+    array([3, 2, 1])
+    """
+    x = as_tensor(x, argument="sort")
+    return apply(SORT, x, attrs=(normalize_axis("sort", axis, x.ndim), bool(descending)))
+
+
+def argsort(
+    x: TensorLike, /, axis: int = -1, *, descending: bool = False, stable: bool = True
+) -> Tensor:
+    """The indices that put the elements in order along an axis; parameters as for `tl.sort`.
+
+    Equal elements keep their order. The indices have no gradient.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.argsort(tl.asarray([3, 1, 2])).numpy()
+    array([1, 2, 0])
+    """
+    x = as_tensor(x, argument="argsort")
+    return apply(ARGSORT, x, attrs=(normalize_axis("argsort", axis, x.ndim), bool(descending)))

@@ -1,0 +1,277 @@
+"""Mean, variance, standard deviation.
+
+The eager kernels are direct; compiled, the ops become the simpler ones they are made of, which
+fusion then joins with what stands around them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, ShapeOf, define_op, get_op
+from tapeline.runtime.operators import attach_method
+from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
+from tapeline.runtime.ops.pointwise import apply, call, check_dtype
+from tapeline.runtime.ops.reduction import SUM, add_reduce, keep, reduced_shape
+from tapeline.runtime.ops.shaping import spread
+from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
+
+_FLOAT64 = np.dtype(np.float64)
+
+_SHAPES = (
+    Sample(((3, 4),), ((0,), False)),
+    Sample(((3, 4),), ((1,), True)),
+    Sample(((2, 3, 4),), ((0, 2), False)),
+    Sample(((5,),), ((0,), False)),
+)
+_VAR_SAMPLES = tuple(
+    Sample(sample.inputs, (*sample.attrs, correction))
+    for sample in _SHAPES
+    for correction in (0, 1)
+)
+
+
+def count_along(shape: Shape, axes: tuple[int, ...]) -> int:
+    """How many elements are reduced to one."""
+    count = 1
+    for axis in axes:
+        count *= shape[axis]
+    return count
+
+
+def _float_dtype(dtype: DType) -> DType:
+    return _FLOAT64 if dtype.kind in "biu" else dtype
+
+
+# --- mean ------------------------------------------------------------------------------------
+
+
+def _mean_kernel(x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
+    dtype = _FLOAT64 if x.dtype.kind in "biu" else None
+    total = add_reduce(x, axes, dtype, None, keepdims)
+    count = count_along(x.shape, axes)
+    return total / count if count else np.full_like(total, np.nan)
+
+
+def _mean_infer(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> TensorSpec:
+    return spec_of(reduced_shape(x.static_shape, axes, keepdims), _float_dtype(x.dtype))
+
+
+def _mean_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
+    axes: tuple[int, ...] = attrs[0]  # type: ignore[assignment]  # attributes are typed loosely
+    share = ct / (count_along(shape, axes) or 1)
+    return spread(share, shape, *attrs)  # type: ignore[arg-type]  # as above
+
+
+def _mean_expand(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+    total = apply(SUM, cast_tensor(x, _float_dtype(x.dtype)), attrs=(axes, keepdims))
+    count = count_along(x.shape, axes)
+    return total / float(count) if count else total * np.nan
+
+
+MEAN = define_op(
+    "mean",
+    kernel=_mean_kernel,
+    infer=_mean_infer,
+    attr_names=("axes", "keepdims"),
+    saves=(ShapeOf(0),),
+    vjps=(_mean_vjp,),
+    emit=Expansion(_mean_expand),
+    kinds="biufc",
+    samples=(*_SHAPES, Sample(((),), ((), False)), Sample(((0, 3),), ((0,), False))),
+)
+
+
+def mean(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """The arithmetic mean of the elements over the given axes.
+
+    Parameters
+    ----------
+    x : TensorLike
+        The tensor.
+    axis : int, sequence of int or None
+        Axes to average over; all of them for None.
+    keepdims : bool
+        Whether the reduced axes stay with extent 1.
+
+    Returns
+    -------
+    Tensor of the dtype of `x`, of float64 for bools and ints; NaN where there is no element
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.mean(tl.asarray([[1, 2], [3, 4]]), axis=0).numpy()
+    array([2., 3.])
+    """
+    x = as_tensor(x, argument="mean")
+    return apply(MEAN, x, attrs=(normalize_axes("mean", axis, x.ndim), bool(keepdims)))
+
+
+# --- variance and standard deviation ---------------------------------------------------------
+
+
+def _freedom(shape: Shape, axes: tuple[int, ...], correction: float) -> float:
+    return max(count_along(shape, axes) - correction, 0.0)
+
+
+def _var_kernel(x: Array, axes: tuple[int, ...], keepdims: bool, correction: float) -> Any:
+    if x.dtype.kind in "biu":
+        x = x.astype(_FLOAT64)
+    deviation = x - _mean_kernel(x, axes, True)
+    total = add_reduce(deviation * deviation, axes, None, None, keepdims)
+    freedom = _freedom(x.shape, axes, correction)
+    if freedom == 0:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return total / freedom
+    return total / freedom
+
+
+def _std_kernel(x: Array, axes: tuple[int, ...], keepdims: bool, correction: float) -> Any:
+    return np.sqrt(_var_kernel(x, axes, keepdims, correction))
+
+
+def _define_infer(op_name: str) -> Any:
+    def infer(
+        x: TensorSpec, axes: tuple[int, ...], keepdims: bool, correction: float
+    ) -> TensorSpec:
+        check_dtype(op_name, x.dtype, "biuf")
+        return spec_of(reduced_shape(x.static_shape, axes, keepdims), _float_dtype(x.dtype))
+
+    return infer
+
+
+def _scaled_deviation(x: Any, attrs: Attrs, factor: float) -> Any:
+    """(x - mean) * factor / freedom."""
+    axes: tuple[int, ...]
+    correction: float
+    axes, _, correction = attrs  # type: ignore[assignment]  # attributes are typed loosely
+    freedom = _freedom(x.shape, axes, correction)
+    return (x - call(MEAN, x, attrs=(axes, True))) * (factor / freedom if freedom else np.nan)
+
+
+def _var_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
+    axes: tuple[int, ...]
+    keepdims: bool
+    axes, keepdims = attrs[:2]  # type: ignore[assignment]  # attributes are typed loosely
+    return keep(ct, x.shape, axes, keepdims) * _scaled_deviation(x, attrs, 2.0)
+
+
+def _std_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
+    axes: tuple[int, ...]
+    keepdims: bool
+    axes, keepdims = attrs[:2]  # type: ignore[assignment]  # attributes are typed loosely
+    return keep(ct / out, x.shape, axes, keepdims) * _scaled_deviation(x, attrs, 1.0)
+
+
+def _var_expand(x: Tensor, axes: tuple[int, ...], keepdims: bool, correction: float) -> Tensor:
+    x = cast_tensor(x, _float_dtype(x.dtype))
+    deviation = x - _mean_expand(x, axes, True)
+    total = apply(SUM, deviation * deviation, attrs=(axes, keepdims))
+    return total / float(_freedom(x.shape, axes, correction))
+
+
+def _std_expand(x: Tensor, axes: tuple[int, ...], keepdims: bool, correction: float) -> Tensor:
+    return apply(get_op("sqrt"), _var_expand(x, axes, keepdims, correction))
+
+
+VAR = define_op(
+    "var",
+    kernel=_var_kernel,
+    infer=_define_infer("var"),
+    attr_names=("axes", "keepdims", "correction"),
+    saves=(0,),
+    vjps=(_var_vjp,),
+    emit=Expansion(_var_expand),
+    kinds="biuf",
+    samples=(*_VAR_SAMPLES, Sample(((2,),), ((0,), False, 0.5))),
+)
+
+STD = define_op(
+    "std",
+    kernel=_std_kernel,
+    infer=_define_infer("std"),
+    attr_names=("axes", "keepdims", "correction"),
+    saves=(0, OUT),
+    vjps=(_std_vjp,),
+    emit=Expansion(_std_expand),
+    kinds="biuf",
+    samples=_VAR_SAMPLES,
+)
+
+
+def var(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    correction: float = 0,
+    ddof: float | None = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """The variance of the elements over the given axes.
+
+    Parameters
+    ----------
+    x : TensorLike of bool, int or float
+        The tensor.
+    axis : int, sequence of int or None
+        Axes to reduce; all of them for None.
+    correction : number
+        The sum of squared deviations is divided by the number of elements less this: 0 for the
+        population, 1 for a sample.
+    ddof : number, optional
+        NumPy's name for `correction`.
+    keepdims : bool
+        Whether the reduced axes stay with extent 1.
+
+    Returns
+    -------
+    Tensor of the dtype of `x`, of float64 for bools and ints
+
+    Raises
+    ------
+    DTypeError
+        If `x` is complex.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.var(tl.asarray([1.0, 2.0, 3.0]), correction=1).item()
+    1.0
+    """
+    return _spread_of(VAR, x, axis, correction if ddof is None else ddof, keepdims)
+
+
+def std(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    correction: float = 0,
+    ddof: float | None = None,
+    keepdims: bool = False,
+) -> Tensor:
+    """The standard deviation of the elements over the given axes; parameters as for `tl.var`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.std(tl.asarray([1.0, 3.0])).item()
+    1.0
+    """
+    return _spread_of(STD, x, axis, correction if ddof is None else ddof, keepdims)
+
+
+def _spread_of(op: Op, x: TensorLike, axis: Axis, correction: float, keepdims: bool) -> Tensor:
+    tensor = as_tensor(x, argument=op.name)
+    check_dtype(op.name, tensor.dtype, op.kinds)
+    attrs = (normalize_axes(op.name, axis, tensor.ndim), bool(keepdims), correction)
+    return apply(op, tensor, attrs=attrs)
+
+
+for _function in (mean, var, std):
+    attach_method(_function.__name__, _function)
