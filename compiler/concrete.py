@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError, ShapeError, TracingError
 from tapeline.runtime.spec import TensorSpec, canonical_dtype, spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+
+if TYPE_CHECKING:
+    from tapeline.compiler.inspect.kernels import KernelList
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,13 @@ class ConcreteFunction:
     def optimized_graph(self) -> Graph:
         """The graph after all passes: what is compiled when no tape records."""
         return self.differentiable.compiled.optimized
+
+    def kernels(self) -> KernelList:
+        """What runs when no tape records: loops with the ops they fuse, products, NumPy calls."""
+        from tapeline.compiler.inspect.kernels import describe_kernels  # loads codegen
+
+        executable = self.differentiable.compiled.executable()
+        return describe_kernels(executable.graph, executable.module)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{s.dtype.name}{list(s.shape)}" for s in self._inputs)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 RUNTIME_LAYERS = (
     ("errors",),
-    ("spec",),
+    ("spec", "dtypes"),
     ("op",),
     ("record",),
     ("tensor", "nest"),
@@ -33,6 +33,7 @@ COMPILER_LAYERS = (
     ("autodiff", "frontend", "passes"),
     ("codegen",),
     ("executable",),
+    ("compiled",),
     ("concrete", "inspect"),
     ("function",),
 )
@@ -94,7 +95,8 @@ def imports_of(path: Path) -> Iterator[Import]:
                 if module.startswith("tapeline"):
                     targets = [resolve(module, alias.name) for alias in child.names]
             for target in targets:
-                yield Import(module_name(path), target, path, child.lineno, inside, types)
+                line = getattr(child, "lineno", 0)
+                yield Import(module_name(path), target, path, line, inside, types)
             yield from walk(child, inside, types)
 
     yield from walk(ast.parse(path.read_text(), str(path)), False, False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,16 +17,36 @@ from tapeline.compiler.codegen.lanes import LaneSweep
 from tapeline.compiler.codegen.loops import FunctionBuilder
 from tapeline.compiler.codegen.nest import Kernel, KernelFunction, Launch, Nest, SlotValue, Step
 from tapeline.compiler.codegen.parts import ModuleParts
-from tapeline.compiler.codegen.passplan import HEAVY, Plan, plan_passes
-from tapeline.compiler.codegen.reduce import BLOCK, ROWS
+from tapeline.compiler.codegen.passplan import (
+    HEAVY,
+    Plan,
+    inner_values,
+    levels_of,
+    live_values,
+    plan_passes,
+)
+from tapeline.compiler.codegen.reduce import DEPTH, ROWS
 from tapeline.compiler.codegen.rows import RowSweep
 from tapeline.compiler.codegen.schedule import Schedule, Space, schedule
 from tapeline.compiler.codegen.simplify import simplify
+from tapeline.compiler.codegen.splitting import (
+    Stages,
+    canonical,
+    is_reducing,
+    part_size,
+    peel,
+    split,
+)
 from tapeline.compiler.codegen.sweep import PassForm
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of
 
-Places = Sequence[SlotValue]
+SPLIT_SIZE = 32768
+"""From so many points on, a launch should have many chunks."""
+
+ENOUGH_CHUNKS = 16
+
+Places: TypeAlias = Sequence[SlotValue]
 """Where each operand of a nest is when its kernel runs."""
 
 
@@ -34,19 +55,83 @@ def emit_nest(nest: Nest, target: Target, name: str) -> Kernel:
 
     Every dtype must be one that values can have (`tapeline.compiler.codegen.values.is_supported`).
     """
-    places = [("operand", k, operand.offset) for k, operand in enumerate(nest.operands)]
-    return emit_placed(nest, target, name, places)  # type: ignore[arg-type]
+    places: list[SlotValue] = [("operand", k, o.offset) for k, o in enumerate(nest.operands)]
+    return emit_placed(nest, target, name, places, 0)
 
 
-def emit_placed(nest: Nest, target: Target, name: str, places: Places) -> Kernel:
-    """As `emit_nest`, for operands that are where `places` says."""
+def emit_placed(nest: Nest, target: Target, name: str, places: Places, scratch: int) -> Kernel:
+    """As `emit_nest`, for operands that are where `places` says, with scratch memory from an offset
+    on."""
     nest, numbers = simplify(nest)
     places = [places[k] for k in numbers]
     kept = [nest.shape[d] for d in range(len(nest.shape)) if d not in nest.axes]
     if 0 in kept or not nest.results:
         return Kernel("empty", ())
     found = schedule(nest, lanes_of(nest, target))
+    stages = taken_apart(nest, found)
+    if stages is not None:
+        return _emit_stages(stages, target, name, places, scratch)
     return _emit_sweep(nest, target, name, places, found)
+
+
+def taken_apart(nest: Nest, found: Schedule) -> Stages | None:
+    """The nest as several, where one launch would have few chunks and much to do."""
+    reduces = any(is_reducing(step) for step in nest.steps)
+    size = found.space.size(tuple(range(len(found.space.extents))))
+    if not reduces or size < SPLIT_SIZE:
+        return None
+    chunks = found.space.extents[found.chunked] if found.chunked >= 0 else 1
+    if found.chunked == found.vector:
+        chunks //= 64
+    if chunks >= ENOUGH_CHUNKS:
+        return None
+    plain = canonical(nest)
+    if levels_of(nest) and not _is_one_level(nest, found):
+        return peel(nest)
+    if plain is None:
+        return None
+    axis = max(plain.axes, key=lambda d: plain.shape[d])
+    lanewise = found.mode == "lanes"
+    part = part_size(plain.shape[axis], size // plain.shape[axis] if lanewise else 1, lanewise)
+    return split(plain, axis, part, lanewise) if part < plain.shape[axis] else None
+
+
+def _is_one_level(nest: Nest, found: Schedule) -> bool:
+    """Whether no result is inner or needs a reduction of reductions."""
+    levels, inner = levels_of(nest), inner_values(nest, found)
+    live = live_values(nest)
+    if any(levels[value] > 1 for value in live):
+        return False
+    streams = found.space.streams[nest.n_inputs : len(nest.operands)]
+    if any(stream.varies(found.inner) for stream in streams):
+        return False
+    return not any(inner[value] for value in nest.results)
+
+
+def _emit_stages(stages: Stages, target: Target, name: str, places: Places, scratch: int) -> Kernel:
+    """The launches of several nests."""
+    starts = []
+    for size in stages.temporaries:
+        starts.append(scratch)
+        scratch += -(-size // 64) * 64
+    launches: list[Launch] = []
+    names, end = [], scratch
+    for number, stage in enumerate(stages.stages):
+        where: list[SlotValue] = [
+            places[k] if k >= 0 else ("scratch", 0, starts[-1 - k]) for k in stage.sources
+        ]
+        title = f"{name}_{number}"
+        if stage.ragged is None:
+            kernel = emit_placed(stage.nest, target, title, where, scratch)
+        else:
+            lanes = lanes_of(stage.nest, target)
+            found = schedule(stage.nest, lanes, stage.ragged)
+            kernel = _emit_sweep(stage.nest, target, title, where, found)
+            kernel = replace(kernel, strategy=kernel.strategy + " in parts")
+        launches += kernel.launches
+        names.append(kernel.strategy)
+        end = max(end, kernel.scratch_bytes)
+    return Kernel(", ".join(names), tuple(launches), end)
 
 
 def lanes_of(nest: Nest, target: Target) -> int:
@@ -97,7 +182,7 @@ def _emit_sweep(nest: Nest, target: Target, name: str, places: Places, found: Sc
     if found.chunked >= 0:
         grain = 1
         if found.chunked == found.vector:
-            grain = lanes * max(1, *(form.unroll for form in forms))
+            grain = lanes * max([1, *(form.unroll for form in forms)])
         launch = replace(launch, extent=found.space.extents[found.chunked], grain=grain)
     return Kernel(strategy, (launch,))
 
@@ -135,7 +220,6 @@ def pass_forms(
             step is not None and step.kind == "sum" and step.dtype.kind == "f"
             for step in (plan.step(value) for value in this.reductions)
         )
-        blocked = sums and inner > (BLOCK if found.mode == "rows" else ROWS)
         heavy = costs[number] > HEAVY + 4
         strided = any(found.access(k) == "strided" for k in range(len(plan.nest.operands)))
         if extents[found.vector] < 2 * lanes or (heavy and target.avx512):
@@ -146,10 +230,11 @@ def pass_forms(
             unroll = 4
         else:
             unroll = 2
-        forms.append(PassForm(unroll, blocked))
+        size = lanes * max(unroll, 1) * DEPTH if found.mode == "rows" else ROWS
+        forms.append(PassForm(unroll, size if sums and inner > size else 0))
     if found.mode == "lanes" and forms:
         unroll = min(form.unroll for form in forms)
-        forms = [PassForm(unroll, form.blocked) for form in forms]
+        forms = [PassForm(unroll, form.block) for form in forms]
     return tuple(forms)
 
 
@@ -170,7 +255,9 @@ def space_key(found: Schedule) -> Hashable:
         (stream.access(vector), tuple(bool(x) for x in stream.strides))
         for stream in found.space.streams
     )
-    return found.mode, found.n_outer, found.chunked, found.space.reduced, streams
+    ragged = found.space.ragged
+    split = None if ragged is None else (ragged.part, ragged.inner)
+    return found.mode, found.n_outer, found.chunked, found.space.reduced, split, streams
 
 
 def slot_values(function: KernelFunction, space: Space, places: Places) -> tuple[SlotValue, ...]:
@@ -179,6 +266,9 @@ def slot_values(function: KernelFunction, space: Space, places: Places) -> tuple
     for slot in function.slots:
         if slot[0] == "p":
             values.append(places[int(slot[1:])])
+        elif slot == "total":
+            assert space.ragged is not None
+            values.append(space.ragged.total)
         elif slot[0] == "d":
             values.append(space.extents[int(slot[1:])])
         else:

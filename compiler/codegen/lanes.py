@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tapeline.compiler.codegen.loops import ZERO, Index, int64
-from tapeline.compiler.codegen.reduce import ROWS, Reducer, State, Total
+from tapeline.compiler.codegen.reduce import Reducer, State, Total
 from tapeline.compiler.codegen.sweep import Bases, Sweep
 from tapeline.compiler.codegen.values import Value
 
@@ -123,8 +123,9 @@ class _Strip:
                     rest = rest[count:]
             return found
 
-        runner = self._blocked if sweep.forms[number].blocked else self._straight
-        for group, results in enumerate(runner(reducers, point)):
+        form = sweep.forms[number]
+        reduced = self._blocked if form.block else self._straight
+        for group, results in enumerate(reduced(reducers, point, form.block)):
             self.known[group].update(zip(this.reductions, results, strict=True))
 
     def _initial(self, reducers: list[Reducer]) -> list[Value]:
@@ -142,7 +143,7 @@ class _Strip:
             found.append(states)
         return found
 
-    def _straight(self, reducers: list[Reducer], point: Point) -> list[list[Value]]:
+    def _straight(self, reducers: list[Reducer], point: Point, _: int) -> list[list[Value]]:
         dims = self.sweep.schedule.inner
         carry = self.sweep.inner_loops(dims, self.bases, self._initial(reducers), point)
         return [
@@ -150,7 +151,7 @@ class _Strip:
             for states in self._states(reducers, carry)
         ]
 
-    def _blocked(self, reducers: list[Reducer], point: Point) -> list[list[Value]]:
+    def _blocked(self, reducers: list[Reducer], point: Point, size: int) -> list[list[Value]]:
         sweep, f = self.sweep, self.f
         dims = sweep.schedule.inner
         last, extent = dims[-1], sweep.extent(dims[-1])
@@ -158,7 +159,7 @@ class _Strip:
 
         def run(bases: Bases, carry: list[Value]) -> list[Value]:
             def block(low: Value, values: list[Value]) -> list[Value]:
-                high = f.intrinsic("smin", f.add(low, int64(ROWS)), extent)
+                high = f.intrinsic("smin", f.add(low, int64(size)), extent)
 
                 def row(i: Value, accumulators: list[Value]) -> list[Value]:
                     return point(sweep.advance(bases, last, i), accumulators)
@@ -167,7 +168,7 @@ class _Strip:
                 parts = [s for states in self._states(reducers, ends) for s in states]
                 return self._add(totals, values, parts)
 
-            return f.loop(ZERO, extent, ROWS, carry, block)
+            return f.loop(ZERO, extent, size, carry, block)
 
         start = [x for total in totals for x in total.initial(sweep.lanes)]
         carry = sweep.inner_loops(dims[:-1], self.bases, start, run)
@@ -176,8 +177,8 @@ class _Strip:
             count = len(total.initial(1))
             results.append(total.reducer.result(f, total.state(f, carry[:count])))
             carry = carry[count:]
-        size = len(reducers)
-        return [results[k * size : (k + 1) * size] for k in range(self.groups)]
+        count = len(reducers)
+        return [results[k * count : (k + 1) * count] for k in range(self.groups)]
 
     def _add(self, totals: list[Total], carry: list[Value], parts: list[State]) -> list[Value]:
         found: list[Value] = []

@@ -65,10 +65,11 @@ def numpy_api() -> NumpyApi:
 
     def entry(index: int) -> int:
         address = table[index]
-        assert address is not None
+        assert isinstance(address, int)
         return address
 
-    version = int(ctypes.PYFUNCTYPE(ctypes.c_uint)(entry(_API_VERSION))())
+    get_version = ctypes.PYFUNCTYPE(ctypes.c_uint)(entry(_API_VERSION))
+    version = int(get_version())
     return NumpyApi(version, entry(_API_ARRAY_TYPE), entry(_API_NEW_FROM_DESCR))
 
 
@@ -83,7 +84,8 @@ def slot_offset(cls: type, name: str) -> int:
     descriptor = getattr(cls, name, None)
     if not isinstance(descriptor, MemberDescriptorType):
         raise LookupError(f"{cls.__name__} has no slot {name!r}")
-    instance, sentinel = object.__new__(cls), object()
+    instance: object = object.__new__(cls)
+    sentinel = object()
     descriptor.__set__(instance, sentinel)
     places = [
         offset

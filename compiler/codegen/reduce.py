@@ -21,8 +21,8 @@ from tapeline.compiler.codegen.values import (
 
 State = list[Value]
 
-BLOCK = 1024
-"""Elements of a row that are added up lane by lane before they join the row's total."""
+DEPTH = 64
+"""Elements that an accumulator adds up, one after the other, before they join a total."""
 
 ROWS = 128
 """Rows that are added up before they join a column's total."""

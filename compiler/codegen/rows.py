@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapeline.compiler.codegen.loops import ZERO, Index, int64
-from tapeline.compiler.codegen.reduce import BLOCK, State, Total, merge_groups
+from tapeline.compiler.codegen.reduce import State, Total, merge_groups
 from tapeline.compiler.codegen.sweep import Bases, Sweep
 from tapeline.compiler.codegen.values import Value
 
@@ -47,7 +47,7 @@ class RowSweep(Sweep):
         """Emits a pass; returns what it reduces, as scalars."""
         runner = _PassRunner(self, number, fixed)
         outer = self.schedule.inner[:-1]
-        if self.forms[number].blocked:
+        if self.forms[number].block:
             return runner.blocked(outer, bases)
         return runner.straight(outer, bases)
 
@@ -80,14 +80,15 @@ class _PassRunner:
         """The row in blocks, each folded into scalars and added to the totals."""
         totals = [Total(reducer) for reducer in self.reducers]
         extent = self.sweep.extent(self.sweep.schedule.vector)
+        size = self.sweep.forms[self.number].block
 
         def run(at: Bases, carry: list[Value]) -> list[Value]:
             def block(low: Value, values: list[Value]) -> list[Value]:
-                high = self.f.intrinsic("smin", self.f.add(low, int64(BLOCK)), extent)
+                high = self.f.intrinsic("smin", self.f.add(low, int64(size)), extent)
                 states = self.split(self.span(at, low, high, self.initial()))
                 return self._add(totals, values, self.fold(states))
 
-            return self.f.loop(ZERO, extent, BLOCK, carry, block)
+            return self.f.loop(ZERO, extent, size, carry, block)
 
         start = [x for total in totals for x in total.initial(1)]
         carry = self.sweep.inner_loops(outer, bases, start, run)

@@ -53,6 +53,16 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class Ragged:
+    """Dimension `inner` of a nest in parts: part p along dimension `part` is as long as `inner`'s
+    extent, or what is left of `total`."""
+
+    part: int
+    inner: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Space:
     """An iteration space: extents, which dimensions are reduced, and what moves along them.
 
@@ -63,6 +73,7 @@ class Space:
     extents: tuple[int, ...]
     reduced: tuple[bool, ...]
     streams: tuple[Stream, ...]
+    ragged: Ragged | None = None
 
     def dims(self, reduced: bool) -> tuple[int, ...]:
         """The dimensions that are reduced, or those that are kept."""
@@ -77,11 +88,19 @@ class Space:
 
     def reorder(self, order: list[int]) -> Space:
         """The same space with its dimensions in another order, without those not named."""
+        ragged = self.ragged
+        if ragged is not None:
+            ragged = Ragged(order.index(ragged.part), order.index(ragged.inner), ragged.total)
         return Space(
             tuple(self.extents[d] for d in order),
             tuple(self.reduced[d] for d in order),
             tuple(replace(s, strides=tuple(s.strides[d] for d in order)) for s in self.streams),
+            ragged,
         )
+
+    def is_ragged(self, dim: int) -> bool:
+        """Whether a dimension is one of the two of a split one."""
+        return self.ragged is not None and dim in (self.ragged.part, self.ragged.inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +155,15 @@ def position_streams(nest: Nest) -> list[Stream]:
     return streams
 
 
-def space_of(nest: Nest) -> Space:
+def space_of(nest: Nest, ragged: Ragged | None = None) -> Space:
     """The nest's space without extents of 1, in memory order, with neighbours merged."""
     streams = [Stream(o.dtype.itemsize, o.strides) for o in nest.operands]
     streams += position_streams(nest)
     reduced = tuple(d in nest.axes for d in range(len(nest.shape)))
-    space = Space(nest.shape, reduced, tuple(streams))
+    space = Space(nest.shape, reduced, tuple(streams), ragged)
     keeps_order = any(step.kind in ARG_KINDS for step in nest.steps)
-    kept = [d for d in space.dims(False) if space.extents[d] != 1]
-    folded = [d for d in space.dims(True) if space.extents[d] != 1]
+    kept = [d for d in space.dims(False) if space.extents[d] != 1 or space.is_ragged(d)]
+    folded = [d for d in space.dims(True) if space.extents[d] != 1 or space.is_ragged(d)]
     outputs, inputs = streams[nest.n_inputs : len(nest.operands)], streams[: nest.n_inputs]
     kept.sort(key=lambda d: _rank(d, outputs, streams))
     if not keeps_order:
@@ -171,6 +190,8 @@ def _merge(space: Space, d: int) -> Space:
     extent = space.extents[d + 1]
     if space.reduced[d] != space.reduced[d + 1]:
         return space
+    if space.is_ragged(d) or space.is_ragged(d + 1):
+        return space
     if any(s.strides[d] != s.strides[d + 1] * extent for s in space.streams):
         return space
     order = [k for k in range(len(space.extents)) if k != d]
@@ -191,9 +212,9 @@ def vector_price(space: Space, dim: int, lanes: int, n_inputs: int, n_operands: 
     return (vectors * cost + overhead) / extent
 
 
-def schedule(nest: Nest, lanes: int) -> Schedule:
+def schedule(nest: Nest, lanes: int, ragged: Ragged | None = None) -> Schedule:
     """The loop order of a nest for vectors of `lanes` elements."""
-    space = space_of(nest)
+    space = space_of(nest, ragged)
     numbers = range(len(space.extents))
     n_operands = len(nest.operands)
     prices = {d: vector_price(space, d, lanes, nest.n_inputs, n_operands) for d in numbers}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tapeline.compiler.codegen.nest import Nest, Step
+from tapeline.compiler.codegen.passplan import live_values
 from tapeline.compiler.codegen.reduce import Reducer
 from tapeline.compiler.codegen.values import code_of
 
@@ -15,6 +16,7 @@ REDUCING = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 def simplify(nest: Nest) -> tuple[Nest, tuple[int, ...]]:
     """The nest without reductions where the reduced axes hold at most one point, and the numbers
     that its operands had."""
+    nest = pruned(nest)
     extents = [nest.shape[axis] for axis in nest.axes]
     numbers = tuple(range(len(nest.operands)))
     if 0 in extents:
@@ -23,6 +25,40 @@ def simplify(nest: Nest) -> tuple[Nest, tuple[int, ...]]:
         steps = tuple(_single(step) if step.kind in REDUCING else step for step in nest.steps)
         return replace(nest, axes=(), steps=steps), numbers
     return nest, numbers
+
+
+def pruned(nest: Nest) -> Nest:
+    """The nest without steps that no result needs, and with unused inputs standing still.
+
+    Where nothing is reduced, dimensions along which no result varies are gone through once.
+    """
+    live = live_values(nest)
+    numbers = {value: value for value in range(nest.n_inputs)}
+    steps: list[Step] = []
+    for value, step in enumerate(nest.steps, nest.n_inputs):
+        if value in live:
+            numbers[value] = nest.n_inputs + len(steps)
+            steps.append(replace(step, args=tuple(numbers[arg] for arg in step.args)))
+    still = tuple(0 for _ in nest.shape)
+    operands = tuple(
+        replace(operand, strides=still) if k < nest.n_inputs and k not in live else operand
+        for k, operand in enumerate(nest.operands)
+    )
+    reduces = any(step.kind in REDUCING for step in steps)
+    repeated = () if reduces else nest.axes
+    outputs = nest.operands[nest.n_inputs :]
+    shape = tuple(
+        1 if d in repeated and not any(o.strides[d] for o in outputs) else extent
+        for d, extent in enumerate(nest.shape)
+    )
+    return replace(
+        nest,
+        shape=shape,
+        axes=nest.axes if reduces else (),
+        operands=operands,
+        steps=tuple(steps),
+        results=tuple(numbers[value] for value in nest.results),
+    )
 
 
 def _single(step: Step) -> Step:

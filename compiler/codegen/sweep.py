@@ -23,8 +23,8 @@ class PassForm:
 
     unroll: int
     """Vectors per turn of the main loop; 0: one masked loop."""
-    blocked: bool
-    """Whether the pass adds up blocks before it adds to totals."""
+    block: int
+    """How many elements are added up before they are added to totals; 0: all of them."""
 
 
 class Sweep:
@@ -46,6 +46,7 @@ class Sweep:
         self.forms = forms
         self.codes = [code_of(o.dtype) for o in self.nest.operands[: self.nest.n_inputs]]
         self.codes += [code_of(step.dtype) for step in self.nest.steps]
+        self._part: Value | None = None
 
     # ---- streams
 
@@ -57,6 +58,12 @@ class Sweep:
 
     def extent(self, dim: int) -> Value:
         """The extent of a dimension."""
+        ragged = self.schedule.space.ragged
+        if ragged is not None and dim == ragged.inner:
+            assert self._part is not None
+            size = self.f.slot(f"d{dim}")
+            left = self.f.sub(self.f.slot("total"), self.f.mul(self._part, size))
+            return self.f.intrinsic("smin", left, size)
         return self.f.slot(f"d{dim}")
 
     def stride(self, stream: int, dim: int) -> Value:
@@ -201,7 +208,11 @@ class Sweep:
             body(bases)
             return
 
+        ragged = self.schedule.space.ragged
+
         def turn(i: Value, _: list[Value]) -> list[Value]:
+            if ragged is not None and dim == ragged.part:
+                self._part = i
             self._outer(dim + 1, self.advance(bases, dim, i), body)
             return []
 

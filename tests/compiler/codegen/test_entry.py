@@ -1,0 +1,487 @@
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tapeline.compiler.codegen.engine import get_engine
+from tapeline.compiler.codegen.entry import (
+    ArgSpec,
+    CellGuard,
+    CellSpec,
+    EntrySpec,
+    OutSpec,
+    build_entry,
+    busy_guard,
+)
+from tapeline.compiler.codegen.layout import native_entry_allowed
+from tapeline.compiler.codegen.native_call import (
+    NativeCallable,
+    NativeEntry,
+    enable_native_calls,
+    set_entry,
+)
+from tapeline.runtime.dispatch import BUSY
+from tapeline.runtime.tensor import Tensor, wrap
+
+pytestmark = pytest.mark.skipif(not native_entry_allowed(), reason="no native entries here")
+
+F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+class Callee(NativeCallable):
+    __slots__ = ("__dict__", "__weakref__", "_entry", "_slow", "kept")
+
+    def __init__(self, slow: Callable[..., Any]) -> None:
+        self._slow = slow
+        self._entry = None
+
+    kept: list[Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._slow(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+
+enable_native_calls(Callee)
+
+# out[i] = 2 * in[i] + 1 for four float32, from data pointer `a` to data pointer `b`
+AXPB = """
+define i64 @run(ptr %data) {{
+entry:
+  %from_place = getelementptr ptr, ptr %data, i64 {a}
+  %to_place = getelementptr ptr, ptr %data, i64 {b}
+  %from = load ptr, ptr %from_place
+  %to = load ptr, ptr %to_place
+  %x = load <4 x float>, ptr %from, align 4
+  %m = fmul <4 x float> %x, splat (float 2.0)
+  %y = fadd <4 x float> %m, splat (float 1.0)
+  store <4 x float> %y, ptr %to, align 4
+  ret i64 {status}
+}}
+"""
+
+
+def slow_path(*args: Any, **kwargs: Any) -> Any:
+    return "slow", args, kwargs
+
+
+def entry_for(
+    spec: EntrySpec, run: str = AXPB.format(a=0, b=1, status=0), following: Any = None
+) -> NativeEntry:
+    code = build_entry(spec)
+    text = "\n".join([*sorted(code.declarations), run, code.text])
+    module = get_engine().compile_module(text, code.symbols, [spec.name])
+    return NativeEntry(module.address(spec.name), (module, code.kept), following)
+
+
+def callee(spec: EntrySpec, run: str = AXPB.format(a=0, b=1, status=0)) -> Callee:
+    function = Callee(slow_path)
+    set_entry(function, entry_for(spec, run))
+    return function
+
+
+TENSOR_SPEC = EntrySpec((ArgSpec("tensor", F4, (4,)),), (OutSpec("tensor", F4, (4,)),), Tensor)
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return wrap(np.arange(4, dtype=np.float32))
+
+
+def is_slow(answer: Any) -> bool:
+    return type(answer) is tuple and answer[0] == "slow"
+
+
+def test_before_the_first_entry_python_serves(x: Tensor) -> None:
+    assert Callee(slow_path)(x, k=1) == ("slow", (x,), {"k": 1})
+
+
+def test_tensor_in_tensor_out(x: Tensor) -> None:
+    result = callee(TENSOR_SPEC)(x)
+    assert type(result) is Tensor
+    assert result._node is None
+    np.testing.assert_array_equal(result._value, [1, 3, 5, 7])
+    assert result._value.flags.owndata
+
+
+def test_results_do_not_share_memory(x: Tensor) -> None:
+    function = callee(TENSOR_SPEC)
+    first, second = function(x), function(x)
+    assert not np.shares_memory(first._value, second._value)
+
+
+def test_array_in_array_out() -> None:
+    spec = EntrySpec((ArgSpec("array", F4, (2, 2)),), (OutSpec("array", F4, (4,)),), Tensor)
+    result = callee(spec)(np.arange(4, dtype=np.float32).reshape(2, 2))
+    np.testing.assert_array_equal(result, [1, 3, 5, 7])
+
+
+def test_other_calls_take_the_slow_path(x: Tensor) -> None:
+    function = callee(TENSOR_SPEC)
+    watched = wrap(x._value)
+    watched._node = object()  # type: ignore[assignment]
+    others = [
+        x._value,
+        1,
+        None,
+        wrap(np.zeros(4)),
+        wrap(np.zeros(5, np.float32)),
+        wrap(np.zeros((4, 1), np.float32)),
+        wrap(np.zeros(8, np.float32)[::2]),
+        wrap(np.zeros(4, ">f4")),
+        wrap(np.zeros(17, np.uint8)[1:].view(np.float32)),
+        wrap(np.float32(1.0).reshape(())),
+        Tensor(),
+        watched,
+    ]
+    for other in others:
+        answer = function(other)
+        assert is_slow(answer), other
+        assert answer[1] == (other,) or answer[1][0] is other
+    assert is_slow(function())
+    assert is_slow(function(x, x))
+    assert function(x, key=2) == ("slow", (x,), {"key": 2})
+    assert function(value=x) == ("slow", (), {"value": x})
+
+
+def test_calls_through_star_args(x: Tensor) -> None:
+    function = callee(TENSOR_SPEC)
+    assert type(function(*[x])) is Tensor
+    assert is_slow(function(*[x], **{"k": 1}))
+
+
+def test_exceptions_of_the_slow_path_propagate(x: Tensor) -> None:
+    def refuse(*_: Any) -> None:
+        raise KeyError("refused")
+
+    function = Callee(refuse)
+    set_entry(function, entry_for(TENSOR_SPEC))
+    assert type(function(x)) is Tensor
+    with pytest.raises(KeyError, match="refused"):
+        function(1)
+
+
+def test_nonzero_status_falls_back(x: Tensor) -> None:
+    function = callee(TENSOR_SPEC, AXPB.format(a=0, b=1, status=7))
+    assert is_slow(function(x))
+
+
+def test_busy_counter_turns_the_entry_off(x: Tensor) -> None:
+    spec = EntrySpec(TENSOR_SPEC.args, TENSOR_SPEC.outputs, Tensor, guards=(busy_guard(BUSY),))
+    function = callee(spec)
+    assert type(function(x)) is Tensor
+    BUSY[0] += 1
+    try:
+        assert is_slow(function(x))
+    finally:
+        BUSY[0] -= 1
+    assert type(function(x)) is Tensor
+
+
+def test_version_guard(x: Tensor) -> None:
+    version = ctypes.c_int64(3)
+    guard = CellGuard(ctypes.addressof(version), 3, holder=version)
+    function = callee(EntrySpec(TENSOR_SPEC.args, TENSOR_SPEC.outputs, Tensor, guards=(guard,)))
+    assert type(function(x)) is Tensor
+    version.value = 4
+    assert is_slow(function(x))
+
+
+def test_entries_are_tried_in_turn(x: Tensor) -> None:
+    array_spec = EntrySpec((ArgSpec("array", F4, (4,)),), (OutSpec("array", F4, (4,)),), Tensor)
+    function = Callee(slow_path)
+    set_entry(function, entry_for(TENSOR_SPEC, following=entry_for(array_spec)))
+    assert type(function(x)) is Tensor
+    assert type(function(x._value)) is np.ndarray
+    assert is_slow(function(3))
+    set_entry(function, None)
+    assert is_slow(function(x))
+
+
+def test_works_as_a_method(x: Tensor) -> None:
+    class Owner:
+        pass
+
+    owner = Owner()
+    arguments = (ArgSpec("object", value=owner), ArgSpec("tensor", F4, (4,)))
+    Owner.method = callee(EntrySpec(arguments, TENSOR_SPEC.outputs, Tensor))  # type: ignore[attr-defined]
+    for _ in range(100):
+        np.testing.assert_array_equal(owner.method(x)._value, [1, 3, 5, 7])  # type: ignore[attr-defined]
+    bound = owner.method  # type: ignore[attr-defined]
+    assert type(bound(x)) is Tensor
+    other = Owner()
+    assert other.method(x)[1] == (other, x)  # type: ignore[attr-defined]
+
+
+def test_captured_cells_are_read_at_each_call(x: Tensor) -> None:
+    spec = EntrySpec((), TENSOR_SPEC.outputs, Tensor, captures=(CellSpec(x, F4, (4,)),))
+    function = callee(spec)
+    np.testing.assert_array_equal(function()._value, [1, 3, 5, 7])
+    x._value = np.ones(4, np.float32)
+    np.testing.assert_array_equal(function()._value, [3, 3, 3, 3])
+    x._value = np.ones(5, np.float32)
+    assert is_slow(function())
+
+
+def test_captured_array(x: Tensor) -> None:
+    array = np.arange(4, dtype=np.float32)
+    cell = CellSpec(array, F4, (4,), slot=None)
+    function = callee(EntrySpec((), TENSOR_SPEC.outputs, Tensor, captures=(cell,)))
+    array += 1
+    np.testing.assert_array_equal(function()._value, [3, 5, 7, 9])
+
+
+def test_output_stored_into_a_cell(x: Tensor) -> None:
+    target = wrap(np.zeros(4, np.float32))
+    old = weakref.ref(target._value)
+    outputs = (OutSpec("store", F4, (4,), target),)
+    function = callee(EntrySpec(TENSOR_SPEC.args, outputs, Tensor, structure="none"))
+    assert function(x) is None
+    np.testing.assert_array_equal(target._value, [1, 3, 5, 7])
+    assert old() is None
+
+
+@pytest.mark.parametrize(("structure", "kind"), [("tuple", tuple), ("list", list)])
+def test_structures(structure: Any, kind: type, x: Tensor) -> None:
+    marker = object()
+    outputs = (
+        OutSpec("tensor", F4, (4,)),
+        OutSpec("object", target=marker),
+        OutSpec("array", F8, (2, 3)),
+    )
+    result: Any = callee(EntrySpec(TENSOR_SPEC.args, outputs, Tensor, structure=structure))(x)
+    assert type(result) is kind
+    np.testing.assert_array_equal(result[0]._value, [1, 3, 5, 7])
+    assert result[1] is marker
+    assert result[2].shape == (2, 3)
+    assert result[2].dtype == F8
+    assert gc.is_tracked(result)
+
+
+def test_builder_makes_the_result(x: Tensor) -> None:
+    outputs = (OutSpec("tensor", F4, (4,)), OutSpec("object", target=None))
+    spec = EntrySpec(
+        TENSOR_SPEC.args, outputs, Tensor, structure="call", builder=lambda a, b: {"a": a, "b": b}
+    )
+    result: Any = callee(spec)(x)
+    np.testing.assert_array_equal(result["a"]._value, [1, 3, 5, 7])
+
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    spec = EntrySpec(TENSOR_SPEC.args, outputs, Tensor, structure="call", builder=fail)
+    function = callee(spec)
+    with pytest.raises(ZeroDivisionError):
+        function(x)
+
+
+def test_single_structure_needs_one_output() -> None:
+    with pytest.raises(ValueError, match="'single' needs one output, got 0"):
+        build_entry(EntrySpec((), (), Tensor))
+
+
+def test_zero_dimensional_output(x: Tensor) -> None:
+    run = """
+    define i64 @run(ptr %data) {
+      %place = getelementptr ptr, ptr %data, i64 1
+      %to = load ptr, ptr %place
+      store double 2.5, ptr %to
+      ret i64 0
+    }
+    """
+    result = callee(EntrySpec(TENSOR_SPEC.args, (OutSpec("tensor", F8, ()),), Tensor), run)(x)
+    assert type(result._value) is np.ndarray
+    assert result._value.shape == ()
+    assert result._value == 2.5
+
+
+NUMBERS = """
+define i64 @run(ptr %data) {
+  %float_place = load ptr, ptr %data
+  %int_at = getelementptr ptr, ptr %data, i64 1
+  %int_place = load ptr, ptr %int_at
+  %f = load double, ptr %float_place
+  %i = load i64, ptr %int_place
+  %d = sitofp i64 %i to double
+  %sum = fadd double %f, %d
+  %out_at = getelementptr ptr, ptr %data, i64 2
+  %out = load ptr, ptr %out_at
+  store double %sum, ptr %out
+  ret i64 0
+}
+"""
+
+
+def test_python_numbers() -> None:
+    arguments = (ArgSpec("float"), ArgSpec("int"))
+    function = callee(EntrySpec(arguments, (OutSpec("array", F8, ()),), Tensor), NUMBERS)
+    assert function(0.5, 7) == 7.5
+    assert function(0.5, -1) == -0.5
+    assert is_slow(function(0.5, 2**70))
+    assert is_slow(function(0.5, True))
+    assert is_slow(function(1, 1))
+
+
+def test_which_arguments_are_the_same_object(x: Tensor) -> None:
+    arguments = (TENSOR_SPEC.args[0],) * 2
+    run = AXPB.format(a=0, b=2, status=0)
+    other = wrap(x._value)
+    distinct = callee(EntrySpec(arguments, TENSOR_SPEC.outputs, Tensor, same=(0, 1)), run)
+    assert is_slow(distinct(x, x))
+    assert type(distinct(x, other)) is Tensor
+    alike = callee(EntrySpec(arguments, TENSOR_SPEC.outputs, Tensor, same=(0, 0)), run)
+    assert type(alike(x, x)) is Tensor
+    assert is_slow(alike(x, other))
+
+
+@pytest.mark.parametrize("long_running", [False, True])
+def test_reference_counts_are_stable(long_running: bool, x: Tensor) -> None:
+    target = wrap(np.zeros(4, np.float32))
+    outputs = (
+        OutSpec("tensor", F4, (4,)),
+        OutSpec("store", F4, (4,), target),
+        OutSpec("object", target=(marker := object())),
+    )
+    cell = wrap(np.ones(4, np.float32))
+    captures = (CellSpec(cell, F4, (4,)),)
+    spec = EntrySpec(
+        TENSOR_SPEC.args, outputs, Tensor, captures, structure="tuple", long_running=long_running
+    )
+    function = callee(spec, AXPB.format(a=0, b=2, status=0))
+    failing = callee(spec, AXPB.format(a=0, b=2, status=1))
+    watched = (x, x._value, cell, cell._value, marker, target, Tensor, F4, None, function)
+
+    def counts() -> list[int]:
+        return [sys.getrefcount(item) for item in watched]
+
+    function(x), failing(x), function(1)
+    before = counts()
+    for _ in range(100_000):
+        function(x)
+    for _ in range(20_000):
+        failing(x), function(1)
+    drift = [after - start for after, start in zip(counts(), before, strict=True)]
+    assert max(map(abs, drift)) < 10
+
+
+def test_memory_is_flat(x: Tensor) -> None:
+    function = callee(TENSOR_SPEC)
+    function(x)
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(1000):
+        function(x)
+    assert abs(len(gc.get_objects()) - before) < 10
+
+
+def test_cycles_are_collected() -> None:
+    function = callee(TENSOR_SPEC)
+    function.kept = [function]
+    function._slow = types.MethodType(slow_path, function)
+    reference = weakref.ref(function)
+    del function
+    gc.collect()
+    assert reference() is None
+
+
+def test_an_entry_may_be_dropped_while_it_runs(x: Tensor) -> None:
+    function = Callee(slow_path)
+
+    def build(value: Tensor) -> Tensor:
+        set_entry(function, None)
+        gc.collect()
+        return value
+
+    spec = EntrySpec(TENSOR_SPEC.args, TENSOR_SPEC.outputs, Tensor, structure="call", builder=build)
+    set_entry(function, entry_for(spec))
+    for _ in range(20):
+        set_entry(function, entry_for(spec))
+        np.testing.assert_array_equal(function(x)._value, [1, 3, 5, 7])
+
+
+def test_slow_path_may_replace_the_entry(x: Tensor) -> None:
+    def slow(*args: Any) -> Any:
+        set_entry(function, entry_for(TENSOR_SPEC))
+        gc.collect()
+        return "slow"
+
+    function = Callee(slow)
+    set_entry(function, entry_for(TENSOR_SPEC))
+    for _ in range(20):
+        assert function(1) == "slow"
+        assert type(function(x)) is Tensor
+
+
+SPIN = """
+define i64 @run(ptr %data) {
+entry:
+  %to_at = getelementptr ptr, ptr %data, i64 1
+  %to = load ptr, ptr %to_at
+  %from = load ptr, ptr %data
+  br label %wait
+wait:
+  %n = phi i64 [ 0, %entry ], [ %next, %wait ]
+  %next = add i64 %n, 1
+  %seen = load volatile float, ptr %from
+  %done = icmp eq i64 %next, 100000000
+  br i1 %done, label %end, label %wait
+end:
+  store float %seen, ptr %to
+  ret i64 0
+}
+"""
+
+
+def test_input_stays_alive_while_the_gil_is_released(x: Tensor) -> None:
+    spec = EntrySpec(TENSOR_SPEC.args, TENSOR_SPEC.outputs, Tensor, long_running=True)
+    function = callee(spec, SPIN)
+    array = x._value = np.full(4, 5, np.float32)
+    at_rest = sys.getrefcount(array)
+    alive = weakref.ref(array)
+    results: list[Tensor] = []
+    thread = threading.Thread(target=lambda: results.append(function(x)))
+    thread.start()
+    while thread.is_alive() and sys.getrefcount(array) == at_rest:
+        pass
+    del array
+    x._value = np.zeros(4, np.float32)
+    thread.join()
+    assert results[0]._value[0] == 5
+    assert alive() is None
+
+
+def test_forbidden_native_entries_leave_the_python_path() -> None:
+    code = """
+from tapeline.compiler.codegen.native_call import (
+    NativeCallable, NativeEntry, enable_native_calls, set_entry)
+class Callee(NativeCallable):
+    __slots__ = ("_entry", "_slow")
+    def __call__(self, *args):
+        return self._slow(*args)
+assert not enable_native_calls(Callee)
+function = Callee()
+function._slow = lambda *args: ("slow", args)
+set_entry(function, NativeEntry(1234, None))
+assert function(5) == ("slow", (5,))
+"""
+    environment = {**os.environ, "TAPELINE_NATIVE_ENTRY": "0"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
+
+
+def test_types_need_no_llvmlite() -> None:
+    code = "import sys, tapeline.compiler.codegen.entry, tapeline.compiler.codegen.native_call\n"
+    code += "assert 'llvmlite' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
