@@ -10,6 +10,7 @@ Inputs that cells hold are owned while the code runs, so a cell may be rebound m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -24,6 +25,8 @@ from tapeline.runtime.spec import DType, Shape
 ArgKind: TypeAlias = Literal["tensor", "array", "float", "int", "object"]
 OutKind: TypeAlias = Literal["tensor", "array", "store", "object"]
 Structure: TypeAlias = Literal["single", "tuple", "list", "none", "call"]
+
+_RECYCLED_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,14 @@ class EntryCode:
 def busy_guard(counter: list[int]) -> CellGuard:
     """Holds while `counter[0]` is 0. The list must keep its length."""
     return CellGuard(layout.list_item_address(counter, 0), 0, True, counter)
+
+
+def is_recycled(out: OutSpec) -> bool:
+    """Whether an output's array may be used again when its tensor is gone: small ones only, since
+    one array stays allocated per output."""
+    if out.kind != "tensor" or out.dtype is None or not layout.REFCOUNT_IS_READABLE:
+        return False
+    return math.prod(out.shape) * out.dtype.itemsize <= _RECYCLED_BYTES
 
 
 def build_entry(spec: EntrySpec) -> EntryCode:
@@ -347,14 +358,13 @@ class _EntryWriter:
                 self.made.append(value)
                 outputs.append(value)
                 continue
-            array = self.new_array(out)
-            self.check_made(array)
+            array = self.recycled_array(out) if is_recycled(out) else self.new_array(out)
             self.data.append(self.field(array, layout.ARRAY_DATA))
             outputs.append(self.new_tensor(array) if out.kind == "tensor" else array)
         return outputs
 
     def new_array(self, out: OutSpec) -> str:
-        """A fresh C-ordered array."""
+        """A fresh C-ordered array, which joins `made`."""
         if out.dtype is None:
             raise ValueError("build_entry: an output needs a dtype")
         descr = self.dtype(out.dtype)
@@ -368,11 +378,41 @@ class _EntryWriter:
             shape = name
         self.symbols["PyArray_NewFromDescr"] = layout.numpy_api().new_from_descr
         self.fn.call("void", "Py_IncRef", ("ptr", descr))
-        return self.fn.call(
+        array = self.fn.call(
             "ptr", "PyArray_NewFromDescr", ("ptr", self.object(np.ndarray, "py_ndarray")),
             ("ptr", descr), ("i32", len(out.shape)), ("ptr", shape), ("ptr", "null"),
             ("ptr", "null"), ("i32", 0), ("ptr", "null"),
         )  # fmt: skip
+        self.check_made(array)
+        return array
+
+    def recycled_array(self, out: OutSpec) -> str:
+        """The array of the last call if nobody but the pool holds it any more, else a fresh one,
+        which the pool keeps from now on. The pool is a list, so the array dies with the entry."""
+        fn, number = self.fn, self.fn.number()
+        reuse, fresh, done = f"reuse{number}", f"fresh{number}", f"array{number}"
+        pool: list[Any] = [None]
+        self.kept.append(pool)
+        address = layout.list_item_address(pool, 0)
+        place = self.address(f"py_{self.spec.name}_pool{number}", address)
+        last = fn.load("ptr", place)
+        unshared = fn.compare("eq", fn.load("i64", fn.offset(last, layout.OBJECT_REFCOUNT)), 1)
+        fn.branch(unshared, reuse, fresh)
+        fn.label(reuse)
+        fn.call("void", "Py_IncRef", ("ptr", last))
+        fn.jump(done)
+        fn.label(fresh)
+        array = self.new_array(out)
+        fn.call("void", "Py_IncRef", ("ptr", array))
+        before = fn.load("ptr", place)
+        fn.store("ptr", array, place)
+        fn.call("void", "Py_DecRef", ("ptr", before))
+        end_of_fresh = fn.block
+        fn.jump(done)
+        fn.label(done)
+        either = fn.value(f"phi ptr [ {last}, %{reuse} ], [ {array}, %{end_of_fresh} ]")
+        self.made[self.made.index(array)] = either
+        return either
 
     def new_tensor(self, array: str) -> str:
         """A tensor that takes over the reference to the array, which was made last."""

@@ -21,6 +21,9 @@ import numpy as np
 NATIVE_ENTRY_VARIABLE = "TAPELINE_NATIVE_ENTRY"
 """Environment variable; 0 makes every call take the Python path."""
 
+OBJECT_REFCOUNT = 0
+REFCOUNT_IS_READABLE = sys.version_info < (3, 14)
+"""Whether the word at `OBJECT_REFCOUNT` is 1 exactly for an object with a single reference."""
 OBJECT_TYPE = 8
 FIRST_FIELD = 16
 """The first field after an object's header."""
@@ -141,11 +144,19 @@ def _objects_hold() -> bool:
     return (
         object.__basicsize__ == FIRST_FIELD
         and _word(items, OBJECT_TYPE) == id(list)
+        and (_first_refcount(items) == 1 or not REFCOUNT_IS_READABLE)
         and ctypes.c_void_p.from_address(list_item_address(items, 1)).value == id(items[1])
         and ctypes.c_double.from_address(id(number) + FLOAT_VALUE).value == number
         and ctypes.c_ulong.from_address(id(_Probe) + TYPE_FLAGS).value == _Probe.__flags__
         and ctypes.c_ulong.from_address(id(list) + TYPE_FLAGS).value == list.__flags__
     )
+
+
+def _first_refcount(items: list[Any]) -> int:
+    """The count of an object that nothing but the list refers to."""
+    first = ctypes.c_void_p.from_address(list_item_address(items, 0)).value
+    assert first is not None
+    return ctypes.c_ssize_t.from_address(first + OBJECT_REFCOUNT).value
 
 
 def _slots_hold() -> bool:

@@ -123,6 +123,28 @@ def test_results_do_not_share_memory(x: Tensor) -> None:
     assert not np.shares_memory(first._value, second._value)
 
 
+def test_small_results_are_recycled_only_when_unshared(x: Tensor) -> None:
+    function = callee(TENSOR_SPEC)
+    first = function(x)
+    view = first._value[1:]
+    del first
+    second = function(wrap(np.zeros(4, np.float32)))
+    np.testing.assert_array_equal(view, [3, 5, 7])
+    np.testing.assert_array_equal(second._value, [1, 1, 1, 1])
+    del second
+    buffer = memoryview(function(x)._value)
+    function(wrap(np.zeros(4, np.float32)))
+    assert buffer.tolist() == [1, 3, 5, 7]
+
+
+def test_recycled_array_dies_with_the_entry(x: Tensor) -> None:
+    function = callee(TENSOR_SPEC)
+    alive = weakref.ref(function(x)._value)
+    set_entry(function, None)
+    gc.collect()
+    assert alive() is None
+
+
 def test_array_in_array_out() -> None:
     spec = EntrySpec((ArgSpec("array", F4, (2, 2)),), (OutSpec("array", F4, (4,)),), Tensor)
     result = callee(spec)(np.arange(4, dtype=np.float32).reshape(2, 2))
@@ -262,7 +284,9 @@ def test_structures(structure: Any, kind: type, x: Tensor) -> None:
         OutSpec("object", target=marker),
         OutSpec("array", F8, (2, 3)),
     )
-    result: Any = callee(EntrySpec(TENSOR_SPEC.args, outputs, Tensor, structure=structure))(x)
+    spec = EntrySpec(TENSOR_SPEC.args, outputs, Tensor, structure=structure)
+    result: Any = callee(spec)(x)
+    assert isinstance(result, tuple | list)
     assert type(result) is kind
     np.testing.assert_array_equal(result[0]._value, [1, 3, 5, 7])
     assert result[1] is marker
