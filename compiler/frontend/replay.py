@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import numpy as np
+
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interpret import last_uses
@@ -50,7 +52,7 @@ def replay(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 class _Extension(CapturingGraph):
-    """A handler that adds nodes to an existing plain graph; nothing may be captured."""
+    """A handler that adds nodes to an existing plain graph; tensors of outside are constants."""
 
     __slots__ = ()
 
@@ -58,6 +60,11 @@ class _Extension(CapturingGraph):
         super().__init__(graph.name)
         for name in Graph.__slots__:
             setattr(self, name, getattr(graph, name))
+
+    def value_id(self, tensor: Tensor) -> int:
+        """The node of a tensor's value; a constant for a tensor that a rule made itself."""
+        value = tensor._value
+        return self.add_constant(value) if type(value) is np.ndarray else super().value_id(tensor)
 
 
 def trace_into(
