@@ -82,3 +82,21 @@ def run_elementwise(
     function(*(x.ctypes.data for x in arrays), out.ctypes.data, padded)
     del module  # only now may the code be freed
     return out[:n]
+
+
+def run_body(
+    emit: Callable[..., None], arrays: Sequence[Array | int], n: int = 0, target: Target = HOST
+) -> None:
+    """Runs `emit(b, *pointers, n)` as the body of a function; arrays may also be addresses."""
+    parts = ModuleParts()
+    b = Builder(parts, target)
+    arguments = [f"%a{i}" for i in range(len(arrays))]
+    emit(b, *arguments, Value("%n", "i8", 1))
+    name = f"body{next(_numbers)}"
+    head = "".join(f"ptr {x}, " for x in arguments)
+    text = f"{parts.text()}define void @{name}({head}i64 %n) nounwind {{\nentry:\n{b.body()}"
+    module = engine_for(target).compile_module(text + "  ret void\n}\n", {}, [name])
+    signature = [ctypes.c_void_p] * len(arrays) + [ctypes.c_int64]
+    function = ctypes.CFUNCTYPE(None, *signature)(module.address(name))
+    function(*(x if isinstance(x, int) else x.ctypes.data for x in arrays), n)
+    del module  # only now may the code be freed
