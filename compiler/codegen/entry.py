@@ -19,7 +19,7 @@ import numpy as np
 
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.function_text import FunctionText
-from tapeline.compiler.codegen.native_call import MISS
+from tapeline.compiler.codegen.native_call import MISS, NativeEntry
 from tapeline.runtime.spec import DType, Shape
 
 ArgKind: TypeAlias = Literal["tensor", "array", "float", "int", "object"]
@@ -88,7 +88,8 @@ class EntrySpec:
 
     The code that it runs is `i64 @<run>(ptr)`: it gets an array of pointers to the data of the args
     (kind "object" left out), then the captures, then the outputs (kind "object" left out), and
-    returns 0. If it returns anything else the outputs are dropped and the slow path is called.
+    returns 0. At any other status the outputs are dropped and `on_error` is called with the status;
+    it should raise. Without `on_error` the slow path is called, which does the work again.
     """
 
     args: tuple[ArgSpec, ...]
@@ -101,8 +102,9 @@ class EntrySpec:
     guards: tuple[CellGuard, ...] = ()
     same: tuple[int, ...] | None = None
     """Per arg the number of the first arg that is the same object; None: nobody cares."""
+    on_error: Callable[[int], Any] | None = None
     long_running: bool = False
-    """The GIL is released while the code runs."""
+    """The GIL is released while the code runs, so it must not call Python."""
     run: str = "run"
     name: str = "entry"
 
@@ -123,6 +125,31 @@ class EntryCode:
 def busy_guard(counter: list[int]) -> CellGuard:
     """Holds while `counter[0]` is 0. The list must keep its length."""
     return CellGuard(layout.list_item_address(counter, 0), 0, True, counter)
+
+
+def compile_entry(
+    spec: EntrySpec, run: int, kept: Any = None, following: NativeEntry | None = None
+) -> NativeEntry:
+    """An entry, ready to be called, for code that is compiled already.
+
+    Parameters
+    ----------
+    spec : EntrySpec
+        What the entry serves.
+    run : int
+        Address of the code that it runs.
+    kept : object
+        What keeps that code alive, and whatever else shall live as long as the entry.
+    following : NativeEntry, optional
+        The entry that is tried next.
+    """
+    from tapeline.compiler.codegen.engine import get_engine  # loads llvmlite
+
+    code = build_entry(spec)
+    declarations = sorted({*code.declarations, f"declare i64 @{spec.run}(ptr)"})
+    text = "\n".join([*declarations, code.text])
+    module = get_engine().compile_module(text, {**code.symbols, spec.run: run}, [spec.name])
+    return NativeEntry(module.address(spec.name), (module, code.kept, kept), following)
 
 
 def is_recycled(out: OutSpec) -> bool:
@@ -441,8 +468,30 @@ class _EntryWriter:
             status = fn.call_defined("i64", f"@{self.spec.run}", ("ptr", pointers))
         fn.branch(fn.compare("eq", status, 0), "succeeded", "refused")
         fn.label("refused")
-        self.leave(f"inttoptr (i64 {MISS} to ptr)", [*self.made, *self.owned])
+        self.release([*self.made, *self.owned])
+        self.report(status)
         fn.label("succeeded")
+
+    def report(self, status: str) -> None:
+        """Ends the function with the error that `on_error` raises, or with a miss."""
+        fn, handler = self.fn, self.spec.on_error
+        if handler is None:
+            fn.jump("miss")
+            return
+        number = fn.call("ptr", "PyLong_FromLongLong", ("i64", status))
+        vector = fn.alloca(8, 8)
+        fn.store("ptr", number, vector)
+        answer = fn.call(
+            "ptr", "PyObject_Vectorcall", ("ptr", self.object(handler)), ("ptr", vector),
+            ("i64", 1), ("ptr", "null"),
+        )  # fmt: skip
+        self.release([number])
+        fn.branch(fn.compare("eq", answer, "null", "ptr"), "raised", "ignored")
+        fn.label("raised")
+        fn.line("ret ptr null")
+        fn.label("ignored")
+        self.release([answer])
+        fn.jump("miss")
 
     def store(self, outputs: list[str]) -> None:
         """Puts the outputs of kind "store" into their cells; what they held before is released

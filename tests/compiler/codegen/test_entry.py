@@ -23,6 +23,7 @@ from tapeline.compiler.codegen.entry import (
     OutSpec,
     build_entry,
     busy_guard,
+    compile_entry,
 )
 from tapeline.compiler.codegen.layout import native_entry_allowed
 from tapeline.compiler.codegen.native_call import (
@@ -81,10 +82,8 @@ def slow_path(*args: Any, **kwargs: Any) -> Any:
 def entry_for(
     spec: EntrySpec, run: str = AXPB.format(a=0, b=1, status=0), following: Any = None
 ) -> NativeEntry:
-    code = build_entry(spec)
-    text = "\n".join([*sorted(code.declarations), run, code.text])
-    module = get_engine().compile_module(text, code.symbols, [spec.name])
-    return NativeEntry(module.address(spec.name), (module, code.kept), following)
+    module = get_engine().compile_module(run, {}, ["run"])
+    return compile_entry(spec, module.address("run"), module, following)
 
 
 def callee(spec: EntrySpec, run: str = AXPB.format(a=0, b=1, status=0)) -> Callee:
@@ -199,6 +198,30 @@ def test_exceptions_of_the_slow_path_propagate(x: Tensor) -> None:
 def test_nonzero_status_falls_back(x: Tensor) -> None:
     function = callee(TENSOR_SPEC, AXPB.format(a=0, b=1, status=7))
     assert is_slow(function(x))
+
+
+def test_nonzero_status_raises_what_the_handler_raises(x: Tensor) -> None:
+    def fail(status: int) -> None:
+        raise MemoryError(f"status {status}")
+
+    run = AXPB.format(a=0, b=1, status=7)
+    spec = EntrySpec(TENSOR_SPEC.args, TENSOR_SPEC.outputs, Tensor, on_error=fail)
+    function = callee(spec, run)
+    for _ in range(3):
+        with pytest.raises(MemoryError, match="status 7"):
+            function(x)
+    ignoring = EntrySpec(TENSOR_SPEC.args, TENSOR_SPEC.outputs, Tensor, on_error=lambda _: None)
+    assert is_slow(callee(ignoring, run)(x))
+
+
+def test_entry_can_stand_in_the_module_of_its_code(x: Tensor) -> None:
+    code = build_entry(TENSOR_SPEC)
+    run = AXPB.format(a=0, b=1, status=0)
+    text = "\n".join([*sorted(code.declarations), run, code.text])
+    module = get_engine().compile_module(text, code.symbols, ["entry"])
+    function = Callee(slow_path)
+    set_entry(function, NativeEntry(module.address("entry"), (module, code.kept)))
+    assert type(function(x)) is Tensor
 
 
 def test_busy_counter_turns_the_entry_off(x: Tensor) -> None:
