@@ -39,7 +39,14 @@ class ShapeOf:
     index: int
 
 
-Saved: TypeAlias = int | ShapeOf
+@dataclass(frozen=True, slots=True)
+class DTypeOf:
+    """Marks in `Op.saves` that only the dtype of input `index` is kept."""
+
+    index: int
+
+
+Saved: TypeAlias = int | ShapeOf | DTypeOf
 
 
 class Trait(enum.Flag):
@@ -294,6 +301,8 @@ def build_save(
             for item in saves:
                 if isinstance(item, ShapeOf):
                     kept.append(inputs[item.index].shape)
+                elif isinstance(item, DTypeOf):
+                    kept.append(inputs[item.index].dtype)
                 else:
                     kept.append(inputs[item] if item >= 0 else outputs[OUT - item])
             return tuple(kept)
@@ -304,6 +313,8 @@ def build_save(
     for item in saves:
         if isinstance(item, ShapeOf):
             parts.append(f"x{item.index}.shape")
+        elif isinstance(item, DTypeOf):
+            parts.append(f"x{item.index}.dtype")
         else:
             parts.append(f"x{item}" if item >= 0 else f"y{OUT - item}")
     source = f"lambda {', '.join(names)}: ({', '.join(parts)},)"

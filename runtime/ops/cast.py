@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tapeline.runtime.op import Attrs, Sample, ScalarEmitter, Trait, V
+from tapeline.runtime.op import Attrs, DTypeOf, Sample, ScalarEmitter, Trait, V
 from tapeline.runtime.operators import attach_method, make_unary
 from tapeline.runtime.ops.pointwise import apply, call, define_pointwise, to_real
 from tapeline.runtime.spec import SUPPORTED_DTYPES, DType, TensorSpec, canonical_dtype, spec_of
@@ -31,8 +31,8 @@ def _real_kernel(x: Any) -> Any:
     return np.real(x) if x.dtype.kind == "c" else x
 
 
-def _real_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return call(CAST, ct, attrs=(x.dtype,))
+def _real_vjp(ct: Any, attrs: Attrs, dtype: DType) -> Any:
+    return call(CAST, ct, attrs=(dtype,))
 
 
 REAL = define_pointwise(
@@ -40,7 +40,7 @@ REAL = define_pointwise(
     kernel=_real_kernel,
     kinds="biufc",
     result=to_real,
-    saves=(0,),
+    saves=(DTypeOf(0),),
     vjps=(_real_vjp,),
     emit=_identity_emit,
     traits=Trait.IDEMPOTENT,
@@ -81,8 +81,8 @@ def _imag_kernel(x: Any) -> Any:
     return np.imag(x) if x.dtype.kind == "c" else np.zeros_like(x)
 
 
-def _imag_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct * 1j if x.dtype.kind == "c" else None
+def _imag_vjp(ct: Any, attrs: Attrs, dtype: DType) -> Any:
+    return ct * 1j if dtype.kind == "c" else None
 
 
 def _imag_emit(b: ScalarEmitter[V], x: V) -> V:
@@ -94,7 +94,7 @@ IMAG = define_pointwise(
     kernel=_imag_kernel,
     kinds="biufc",
     result=to_real,
-    saves=(0,),
+    saves=(DTypeOf(0),),
     vjps=(_imag_vjp,),
     emit=_imag_emit,
 )
@@ -188,8 +188,8 @@ def _cast_infer(x: TensorSpec, dtype: DType) -> TensorSpec:
     return spec_of(x.shape, dtype)  # type: ignore[arg-type]  # extents may be None
 
 
-def _cast_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return call(CAST, ct, attrs=(x.dtype,))
+def _cast_vjp(ct: Any, attrs: Attrs, dtype: DType) -> Any:
+    return call(CAST, ct, attrs=(dtype,))
 
 
 def _cast_emit(b: ScalarEmitter[V], x: V, dtype: DType) -> V:
@@ -202,7 +202,7 @@ CAST = define_pointwise(
     infer=_cast_infer,
     kinds="biufc",
     attr_names=("dtype",),
-    saves=(0,),
+    saves=(DTypeOf(0),),
     vjps=(_cast_vjp,),
     emit=_cast_emit,
     samples=tuple(Sample(((2, 3),), (dtype,)) for dtype in SUPPORTED_DTYPES),

@@ -67,6 +67,7 @@ INTEGER_POWER = define_pointwise(
     kinds="iu",
     n_inputs=2,
     vjps=(None, None),
+    domain=(0.0, 5.0),
 )
 """Apart from `power`: a negative exponent is an error, which only the NumPy kernel can raise."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tapeline.runtime.errors import DTypeError
-from tapeline.runtime.op import Attrs, ScalarEmitter, ShapeOf, V
+from tapeline.runtime.op import Attrs, Sample, ScalarEmitter, ShapeOf, V
 from tapeline.runtime.operators import attach_method, make_binary, promote
 from tapeline.runtime.ops.logic import SIGNBIT
 from tapeline.runtime.ops.pointwise import (
@@ -45,6 +46,10 @@ def _where_vjp_y(ct: Any, attrs: Attrs, condition: Any, x_shape: Shape, y_shape:
     return unbroadcast(call(WHERE, condition, zero_like(ct), ct), y_shape)
 
 
+def _mask(*shape: int) -> Callable[[np.random.Generator], Any]:
+    return lambda rng: rng.integers(0, 2, shape).astype(np.bool_)
+
+
 def _where_emit(b: ScalarEmitter[V], condition: V, x: V, y: V) -> V:
     return b.select(condition, x, y)
 
@@ -58,6 +63,12 @@ WHERE = define_pointwise(
     saves=(0, ShapeOf(1), ShapeOf(2)),
     vjps=(None, _where_vjp_x, _where_vjp_y),
     emit=_where_emit,
+    samples=(
+        Sample((_mask(), (), ())),
+        Sample((_mask(5), (5,), (5,))),
+        Sample((_mask(3, 1), (4,), ())),
+        Sample((_mask(2, 0), (1,), (2, 1))),
+    ),
 )
 
 
