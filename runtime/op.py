@@ -252,7 +252,7 @@ class Op:
     """Input dtype kinds that the op takes, of "b" bool, "i" signed, "u" unsigned, "f" float, "c"
     complex."""
     domain: tuple[float, float] | None = None
-    """Where the generated tests draw float inputs."""
+    """Where the generated tests draw numbers."""
     samples: tuple[Sample, ...] = ()
     ulp: tuple[float, float] = (0.0, 0.0)
     """Stated accuracy of the compiled op against the exact result, float32 and float64, in units in

@@ -1,0 +1,49 @@
+"""The public names are those of `public_names.txt`, so a change to the API is always seen."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+
+import tapeline as tl
+
+LISTED = Path(__file__).with_name("public_names.txt")
+
+
+def public_names() -> list[str]:
+    """The names that `import tapeline` promises; submodules that are no namespace do not count."""
+    return sorted(
+        name
+        for name, value in vars(tl).items()
+        if not name.startswith("_") and not (isinstance(value, types.ModuleType) and hidden(value))
+    )
+
+
+def hidden(module: types.ModuleType) -> bool:
+    """Whether the module is one of the two linked packages."""
+    return module.__name__ in ("tapeline.runtime", "tapeline.compiler")
+
+
+def test_public_names_are_those_listed() -> None:
+    listed = LISTED.read_text().split()
+    assert listed == sorted(listed), f"sort the lines of {LISTED.name}"
+    found = public_names()
+    missing, new = set(listed) - set(found), set(found) - set(listed)
+    assert not missing, f"names are gone from tapeline: {sorted(missing)}"
+    assert not new, f"names are new in tapeline; add them to {LISTED.name}: {sorted(new)}"
+
+
+def test_every_public_function_says_what_it_does() -> None:
+    for name in public_names():
+        value = getattr(tl, name)
+        if isinstance(value, types.FunctionType | type):
+            assert value.__doc__, f"tl.{name} has no docstring"
+
+
+def test_every_op_function_shows_an_example() -> None:
+    for name in public_names():
+        value = getattr(tl, name)
+        if isinstance(value, types.FunctionType) and value.__module__.startswith(
+            "tapeline.runtime.ops"
+        ):
+            assert ">>> " in (value.__doc__ or ""), f"tl.{name} has no example that runs"
