@@ -64,9 +64,15 @@ class Signature:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ArgumentTypeError(f"{self.name}{self.signature}: {error}") from None
+            raise ArgumentTypeError(f"{self.name}{self._shown()}: {error}") from None
         bound.apply_defaults()
         return Call(bound.args, dict(sorted(bound.kwargs.items())))
+
+    def _shown(self) -> str:
+        """The parameters without their annotations."""
+        empty = inspect.Parameter.empty
+        parameters = [p.replace(annotation=empty) for p in self.signature.parameters.values()]
+        return str(inspect.Signature(parameters))
 
     def take_apart(self, call: Call) -> Call:
         """Fills in the key and the tensors of a call."""
