@@ -20,6 +20,10 @@ import numpy.typing as npt
 
 from tapeline.compiler.autodiff.joint import Joint, build_joint, is_differentiable_kind
 from tapeline.compiler.autodiff.pair import Pair, build_pair
+from tapeline.compiler.codegen.native_call import (
+    NativeCallable,
+    NativeEntry,
+)
 from tapeline.compiler.codegen.views import layout_of
 from tapeline.compiler.frontend.replay import trace_into
 from tapeline.compiler.ir.graph import Graph
@@ -45,8 +49,12 @@ def optimize(graph: Graph) -> Graph:
     return run_pipeline(graph, _PASSES)
 
 
-class Compiled:
+class Compiled(NativeCallable):
     """A graph and its native code, one executable per layout of the inputs.
+
+    It is called with arrays, one per placeholder, and returns a tuple of arrays, or one array where
+    the graph has
+    one output. So it is an op's kernel.
 
     Parameters
     ----------
@@ -54,8 +62,16 @@ class Compiled:
         A traced graph; it is optimized and compiled at the first run.
     """
 
+    __slots__ = (
+        "__dict__", "__weakref__", "_calls", "_entry", "_executables", "_lock", "_optimized",
+        "_slow", "graph",
+    )  # fmt: skip
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self._entry: NativeEntry | None = None
+        self._slow = self._run
+        self._calls = 0
         self._lock = threading.RLock()
         self._optimized: Graph | None = None
         self._executables: dict[Any, Executable] = {}
@@ -128,7 +144,7 @@ class DifferentiableGraph:
 
     def _call_op(self) -> Op:
         return make_call_op(
-            f"call:{self.graph.name}", self.graph, self.compiled.run,
+            f"call:{self.graph.name}", self.graph, self.compiled,
             joint_vjp=self._vjp, saves=tuple(range(self.n_inputs)),
         )  # fmt: skip
 
@@ -161,7 +177,7 @@ class DifferentiableGraph:
             tensors = [v if type(v) is Tensor else wrap(np.asarray(v)) for v in given]
             gradients = backward(tensors)
         else:
-            gradients = backward.compiled.executable(given)(given)
+            gradients = _as_tuple(backward.compiled(*given))
         return _spread(self.n_inputs, wrt, joint.gradients, gradients)
 
     # ---- gradients from residuals: the fast way of a plain tape
@@ -207,15 +223,19 @@ class DifferentiableGraph:
                 return self._vjp(full, attrs, needed, *saved[:n_inputs])
             kept = [saved[k] for k in pair.kept]
             arrays = [np.asarray(value) for value in (*kept, *given)]
-            gradients = backward.executable(arrays)(arrays)
+            gradients = _as_tuple(backward(*arrays))
             return _spread(n_inputs, wrt, pair.gradients, gradients)
 
         outputs = (OUT - k for k in pair.saved_outputs)
         op = make_call_op(
-            f"call:{self.graph.name}", pair.forward, forward.run,
+            f"call:{self.graph.name}", pair.forward, forward,
             joint_vjp=backpropagate, accepts_none=True, saves=(*range(n_inputs), *outputs),
         )  # fmt: skip
         return op, pair, forward, backward
+
+
+def _as_tuple(results: Any) -> tuple[Any, ...]:
+    return results if type(results) is tuple else (results,)
 
 
 def _spread(

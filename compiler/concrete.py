@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -109,6 +109,41 @@ class ConcreteFunction:
         )
 
     @property
+    def hidden_inputs(self) -> tuple[Any, ...]:
+        """The captures and Variables whose values are inputs of the graph, in the order of
+        inputs."""
+        return tuple(source for _, source, _ in self._hidden)
+
+    @property
+    def assigned_variables(self) -> tuple[Any, ...]:
+        """The Variables that get new values, in the order of the graph's outputs after the
+        results."""
+        return tuple(self._assigned)
+
+    @property
+    def writes_cells(self) -> bool:
+        """Whether a call changes tensors that exist already."""
+        return bool(self._cells)
+
+    @property
+    def result_shape(self) -> Literal["single", "tuple", "list", "none", "other"]:
+        """How the results are put together: a tensor, a flat tuple or list of them, None, or
+        otherwise."""
+        if self._results is None:
+            return "none"
+        in_order = [
+            type(leaf) is _Output and leaf.index == k for k, leaf in enumerate(self._leaves)
+        ]
+        if not all(in_order):
+            return "other"
+        if nest.is_leaf(self._results):
+            return "single"
+        flat = all(nest.is_leaf(child) for child in self._results)
+        if flat and type(self._results) is tuple:
+            return "tuple"
+        return "list" if flat and type(self._results) is list else "other"
+
+    @property
     def optimized_graph(self) -> Graph:
         """The graph after all passes: what is compiled when no tape records."""
         return self.differentiable.compiled.optimized
@@ -165,9 +200,10 @@ class ConcreteFunction:
         for target, value in zip(self._cells, outputs[count:], strict=True):
             cell: Tensor = tensors[target] if isinstance(target, int) else target.cell
             cell._value, cell._node = value._value, value._node
-        return self._pack(outputs)
+        return self.pack(*outputs)
 
-    def _pack(self, outputs: Sequence[Tensor]) -> Any:
+    def pack(self, *outputs: Tensor) -> Any:
+        """The results in their structure, from the graph's outputs."""
         leaves = self._leaves
         if len(leaves) == 1 and type(leaves[0]) is _Output and nest.is_leaf(self._results):
             return outputs[leaves[0].index]

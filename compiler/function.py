@@ -12,6 +12,13 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
+from tapeline.compiler.codegen.layout import native_entry_allowed
+from tapeline.compiler.codegen.native_call import (
+    NativeCallable,
+    NativeEntry,
+    enable_native_calls,
+    set_entry,
+)
 from tapeline.compiler.concrete import ConcreteFunction, trace
 from tapeline.compiler.frontend.signature import Call, Signature
 from tapeline.runtime import nest
@@ -23,8 +30,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Function(Generic[P, R]):
-    """A compiled function; see `function`."""
+_ENTRIES = 8
+"""Signatures per function that native entries serve."""
+
+
+class Function(NativeCallable, Generic[P, R]):
+    """A compiled function; see `function`.
+
+    The first call of a signature traces and compiles, the second one adds a native entry; from then
+    on such calls
+    do not come here.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_entry", "_slow")
 
     def __init__(self, python_function: Callable[P, R], name: str | None = None) -> None:
         if not callable(python_function):
@@ -47,11 +65,37 @@ class Function(Generic[P, R]):
         self._lock = threading.RLock()
         self._cache: dict[Hashable, ConcreteFunction] = {}
         self._trace_count = 0
+        self._has_entry: dict[Hashable, bool] = {}
+        self._entry: NativeEntry | None = None
+        self._slow = self._call
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._call(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        """A call by way of Python; what native entries leave over."""
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
-        concrete = self._cache.get(call.key) or self._concrete(call)
-        return concrete.call(call.tensors)  # type: ignore[no-any-return]
+        concrete = self._cache.get(call.key)
+        if concrete is None:
+            concrete = self._concrete(call)
+        elif call.key not in self._has_entry:
+            self._add_entry(concrete, call)
+        return concrete.call(call.tensors)
+
+    def _add_entry(self, concrete: ConcreteFunction, call: Call) -> None:
+        """Lets machine code serve further calls of this signature, if it can."""
+        with self._lock:
+            if call.key in self._has_entry or len(self._has_entry) >= _ENTRIES:
+                return
+            self._has_entry[call.key] = False
+            if not native_entry_allowed():
+                return
+            from tapeline.compiler.native import function_entry  # loads LLVM
+
+            entry = function_entry(concrete, call, self._entry)
+            if entry is not None:
+                set_entry(self, entry)
+                self._has_entry[call.key] = True
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -109,7 +153,12 @@ class Function(Generic[P, R]):
     def cache_clear(self) -> None:
         """Forgets all traces."""
         with self._lock:
+            set_entry(self, None)
+            self._has_entry.clear()
             self._cache.clear()
+
+
+enable_native_calls(Function)
 
 
 def _stand_in(leaf: Any) -> Any:

@@ -59,13 +59,27 @@ class State(threading.local):
 STATE = State()
 BUSY: list[int] = [0]
 """How many handlers are in place in the whole process. While it is 0, fast paths skip `bind`."""
-_BUSY_LOCK = threading.Lock()
+RECORDING: list[int] = [0]
+"""How many tapes record in the whole process. While it is 0, reading a Variable tells no tape."""
+LOST_TAPES: list[None] = []
+"""An entry per tape that died while it recorded, not yet taken off `RECORDING`. Destructors append
+here: they may run at any time and must take no lock."""
+_COUNT_LOCK = threading.Lock()
+
+
+def count_recording(change: int) -> None:
+    """Tell how many tapes more, or fewer, record now."""
+    with _COUNT_LOCK:
+        while LOST_TAPES:
+            LOST_TAPES.pop()
+            change -= 1
+        RECORDING[0] += change
 
 
 def set_handler(handler: Handler | None) -> Handler | None:
     """Make `handler` the one of this thread and return the former one."""
     before = STATE.handler
-    with _BUSY_LOCK:
+    with _COUNT_LOCK:
         BUSY[0] += (handler is not None) - (before is not None)
     STATE.handler = handler
     return before

@@ -17,7 +17,7 @@ import numpy as np
 
 from tapeline.runtime import nest
 from tapeline.runtime.backprop import TENSOR_SPACE, Unconnected, as_cotangent, imperative_grad
-from tapeline.runtime.dispatch import STATE, watchers
+from tapeline.runtime.dispatch import LOST_TAPES, STATE, count_recording, watchers
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, TapeError
 from tapeline.runtime.op import define_op
 from tapeline.runtime.record import (
@@ -87,7 +87,11 @@ class Tape:
 
     def __del__(self) -> None:
         own = getattr(self, "_own", None)
-        if own is not None and not self._is_used:
+        if own is None:
+            return
+        if self._is_recording:  # its thread ended meanwhile
+            LOST_TAPES.append(None)
+        if not self._is_used:
             release(own)
 
     # Recording
@@ -102,6 +106,7 @@ class Tape:
             self._is_used = False
             self._variables = None
         self._is_recording = True
+        count_recording(1)
         before = STATE.open
         STATE.open = (*before, self)
         if before or STATE.stopped:
@@ -114,6 +119,7 @@ class Tape:
         if not self._is_recording:
             raise ArgumentError("GradientTape: this tape is not recording; enter it with `with`")
         self._is_recording = False
+        count_recording(-1)
         before = STATE.open
         if len(before) == 1 and before[0] is self:
             STATE.open = ()

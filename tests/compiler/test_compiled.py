@@ -91,7 +91,8 @@ def test_any_order_of_derivative(order: int) -> None:
     ]  # fmt: skip
     x = np.array([0.3, -1.2, 2.0])
     for f, expected in cases:
-        for g in (tl.function(f), lambda t, f=tl.function(f): f(t) + 0.0):
+        compiled = tl.function(f)
+        for g in (compiled, lambda t, compiled=compiled: compiled(t) + 0.0):
             got = nth_derivative(g, tl.asarray(x), order)
             np.testing.assert_allclose(got.numpy(), expected(x), rtol=1e-12)
 
