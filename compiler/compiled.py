@@ -20,9 +20,12 @@ import numpy.typing as npt
 
 from tapeline.compiler.autodiff.joint import Joint, build_joint, is_differentiable_kind
 from tapeline.compiler.autodiff.pair import Pair, build_pair
+from tapeline.compiler.codegen.layout import native_entry_allowed
 from tapeline.compiler.codegen.native_call import (
     NativeCallable,
     NativeEntry,
+    enable_native_calls,
+    set_entry,
 )
 from tapeline.compiler.codegen.views import layout_of
 from tapeline.compiler.frontend.replay import trace_into
@@ -99,11 +102,26 @@ class Compiled(NativeCallable):
                     found = self._executables[key] = Executable(self.optimized, key)
         return found
 
-    def run(self, *arrays: Array) -> Any:
-        """The outputs for these arrays: a tuple, or bare where there is one. It is an op's
-        kernel."""
+    def __call__(self, *arrays: Array) -> Any:
+        return self._run(*arrays)
+
+    def _run(self, *arrays: Array) -> Any:
+        """A call by way of Python; the second one adds a native entry."""
+        self._calls += 1
+        if self._calls == 2:
+            self._add_entry()
         outputs = self.executable(arrays)(arrays)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _add_entry(self) -> None:
+        with self._lock:
+            if self._entry is None and native_entry_allowed():
+                from tapeline.compiler.native import array_entry  # loads LLVM
+
+                set_entry(self, array_entry(self.executable()))
+
+
+enable_native_calls(Compiled)
 
 
 class DifferentiableGraph:
