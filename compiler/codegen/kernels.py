@@ -39,6 +39,7 @@ from tapeline.compiler.codegen.splitting import (
 )
 from tapeline.compiler.codegen.sweep import PassForm
 from tapeline.compiler.codegen.target import Target
+from tapeline.compiler.codegen.transpose import LANES, TILE, TileSweep, tiled
 from tapeline.compiler.codegen.values import Value, code_of
 
 SPLIT_SIZE = 32768
@@ -71,7 +72,8 @@ def emit_placed(nest: Nest, target: Target, name: str, places: Places, scratch: 
     stages = taken_apart(nest, found)
     if stages is not None:
         return _emit_stages(stages, target, name, places, scratch)
-    return _emit_sweep(nest, target, name, places, found)
+    turned = None if any(is_reducing(step) for step in nest.steps) else tiled(nest, found)
+    return _emit_sweep(nest, target, name, places, turned or found, turned is not None)
 
 
 def taken_apart(nest: Nest, found: Schedule) -> Stages | None:
@@ -165,16 +167,23 @@ def _codes(dtypes: tuple[str, ...]) -> list[str]:
     return [code_of(np.dtype(text)) for text in dtypes]
 
 
-def _emit_sweep(nest: Nest, target: Target, name: str, places: Places, found: Schedule) -> Kernel:
-    """One launch, row by row or lane by lane."""
+def _emit_sweep(
+    nest: Nest,
+    target: Target,
+    name: str,
+    places: Places,
+    found: Schedule,
+    turned: bool = False,
+) -> Kernel:
+    """One launch: row by row, lane by lane, or in tiles."""
     plan = plan_passes(nest, found, lambda step, codes: step_cost(target, step, codes))
-    lanes = lanes_of(nest, target)
+    lanes = min(lanes_of(nest, target), LANES) if turned else lanes_of(nest, target)
     costs = [pass_cost(plan, number, target) for number in range(len(plan.passes))]
     forms = pass_forms(plan, found, lanes, costs, target)
     f = FunctionBuilder(target)
-    sweep = (RowSweep if found.mode == "rows" else LaneSweep)(f, plan, found, lanes, forms)
-    sweep.build()
-    strategy = strategy_name(nest, found)
+    emitter = TileSweep if turned else RowSweep if found.mode == "rows" else LaneSweep
+    emitter(f, plan, found, lanes, forms).build()
+    strategy = "tiles" if turned else strategy_name(nest, found)
     key = (strategy, target, program_key(nest), space_key(found), lanes, forms)
     function = f.finish(name, key)
     work = found.space.size(tuple(range(len(found.space.extents)))) * (sum(costs) + 1)
@@ -183,6 +192,8 @@ def _emit_sweep(nest: Nest, target: Target, name: str, places: Places, found: Sc
         grain = 1
         if found.chunked == found.vector:
             grain = lanes * max([1, *(form.unroll for form in forms)])
+        elif turned and found.chunked == found.n_outer - 1:
+            grain = TILE
         launch = replace(launch, extent=found.space.extents[found.chunked], grain=grain)
     return Kernel(strategy, (launch,))
 

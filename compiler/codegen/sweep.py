@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tapeline.compiler.codegen.loops import ZERO, FunctionBuilder, Index, int64
+from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, Index, int64
 from tapeline.compiler.codegen.nest import Step
 from tapeline.compiler.codegen.passplan import Plan
 from tapeline.compiler.codegen.reduce import Reducer
@@ -79,6 +79,8 @@ class Sweep:
         return moved
 
     def _moved(self, base: str | Value, count: Value, stride: Value) -> str | Value:
+        if count == ONE and isinstance(base, str):
+            return self.f.pointer_offset(base, stride)
         if isinstance(base, Value):
             step = self.f.mul(count, stride)
             return step if base == ZERO else self.f.add(base, step)
@@ -199,12 +201,12 @@ class Sweep:
 
     # ---- loops over kept dimensions
 
-    def outer_loops(self, body: Callable[[Bases], None]) -> None:
-        """Runs `body` for every point of the outer dimensions."""
-        self._outer(0, self.origin(), body)
+    def outer_loops(self, body: Callable[[Bases], None], count: int | None = None) -> None:
+        """Runs `body` for every point of the outer dimensions, or of the first `count` of them."""
+        self._outer(0, self.schedule.n_outer if count is None else count, self.origin(), body)
 
-    def _outer(self, dim: int, bases: Bases, body: Callable[[Bases], None]) -> None:
-        if dim == self.schedule.n_outer:
+    def _outer(self, dim: int, end: int, bases: Bases, body: Callable[[Bases], None]) -> None:
+        if dim == end:
             body(bases)
             return
 
@@ -213,7 +215,7 @@ class Sweep:
         def turn(i: Value, _: list[Value]) -> list[Value]:
             if ragged is not None and dim == ragged.part:
                 self._part = i
-            self._outer(dim + 1, self.advance(bases, dim, i), body)
+            self._outer(dim + 1, end, self.advance(bases, dim, i), body)
             return []
 
         start, stop = self.bounds(dim)

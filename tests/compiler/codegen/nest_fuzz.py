@@ -139,6 +139,8 @@ class Maker:
         if value is None:
             return
         code = "i8" if kind.startswith("arg") else self.codes[value]
+        if kind == "prod" and code[0] == "f" and np.prod([self.shape[d] for d in self.axes]) > 8:
+            return  # the order decides between 0 and infinity
         self.add(Step(kind, np.dtype(code), (value,)), code)  # type: ignore[arg-type]
 
     def evaluate(self, inputs: list[Array]) -> list[Array]:
