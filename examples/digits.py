@@ -67,7 +67,7 @@ class Network:
         return tl.tanh(images @ w1 + b1) @ w2 + b2
 
 
-def make_train_step(network: Network) -> Callable[[tl.Tensor, tl.Tensor], tl.Tensor]:
+def make_train_step(network: Network) -> tl.Function[[tl.Tensor, tl.Tensor], tl.Tensor]:
     """The compiled step: it updates the network and returns the loss before the update."""
 
     @tl.function
@@ -86,7 +86,7 @@ def make_train_step(network: Network) -> Callable[[tl.Tensor, tl.Tensor], tl.Ten
 # The same step by hand, in NumPy
 
 
-def numpy_train_step(weights: list[Floats], images: Floats, labels: Ints) -> np.float32:
+def numpy_train_step(weights: list[Floats], images: Floats, labels: Ints) -> float:
     """Updates the weights in place and returns the loss before the update."""
     w1, b1, w2, b2 = weights
     hidden = images @ w1
@@ -99,7 +99,7 @@ def numpy_train_step(weights: list[Floats], images: Floats, labels: Ints) -> np.
     picked = logits[rows, labels]
     np.exp(logits, out=logits)
     total = logits.sum(axis=1, keepdims=True)
-    loss = np.mean(np.log(total[:, 0]) - picked)
+    loss = float(np.mean(np.log(total[:, 0]) - picked))
 
     d_logits = np.divide(logits, total, out=logits)
     d_logits[rows, labels] -= 1

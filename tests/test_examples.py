@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import tapeline as tl
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
@@ -19,6 +22,7 @@ def run(name: str, folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name)],
         cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(tl.__file__).parent.parent)},
         capture_output=True,
         text=True,
         check=False,

@@ -67,8 +67,8 @@ class KernelList(Sequence[KernelInfo]):
         counts = Counter(kernel.kind for kernel in self._kernels)
         parts = [f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items()]
         lines = [
-            f"kernels of {self.name}: {', '.join(parts) or 'none'}; "
-            f"{bytes_text(self.arena_bytes)} of memory for what lies between"
+            f"kernels of {self.name}: {', '.join(parts) or 'none'}",
+            f"  {bytes_text(self.arena_bytes)} of memory for values in between",
         ]
         lines += list(_table(self._kernels))
         return "\n".join(line[:WIDTH].rstrip() for line in lines)
