@@ -94,7 +94,8 @@ class Rebuild:
         """The new graph, with its placeholders and outputs in the order of the old one."""
         self.target.outputs = [self.values[i] for i in self.source.outputs]
         self.target.placeholders = [self.values[i] for i in self.source.placeholders]
-        return PassResult(self.target, self.changed)
+        changed = self.changed or len(self.target) != len(self.source)
+        return PassResult(self.target, changed)
 
 
 def rebuild(graph: Graph, rewrite: Callable[[Rebuild, int], Value | None]) -> PassResult:

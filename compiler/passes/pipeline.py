@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.verify import verify_graph
+from tapeline.compiler.passes.algebra import Algebra
 from tapeline.compiler.passes.base import Pass
 from tapeline.compiler.passes.cse import CommonSubexpressions
 from tapeline.compiler.passes.dce import DeadCode
@@ -18,6 +19,7 @@ DEFAULT: tuple[Pass, ...] = (
     InlineCalls(),  # first, so that all others see through calls
     DeadCode(),  # before work is spent on what nobody needs
     Fold(),  # what is known now need not be simplified
+    Algebra(),  # simpler arithmetic, and less of it
     CommonSubexpressions(),  # the passes above make equal nodes out of different ones
     DeadCode(),  # last: they leave behind what they replaced
 )

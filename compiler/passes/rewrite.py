@@ -1,0 +1,162 @@
+"""Rules that replace one node by something equal, and the walk that applies them.
+
+A rule is a function of a `Match`: it returns the id of a node that stands for the matched one, or
+None. Rules are listed in tables by op; a table, and the rules in it, are the only places where an
+op is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tapeline.compiler.ir.graph import Graph, NodeSpec
+from tapeline.compiler.ir.location import Location
+from tapeline.compiler.passes.base import PassResult, Rebuild, rebuild
+from tapeline.runtime.op import Attrs, Op
+from tapeline.runtime.spec import TensorSpec
+
+MAX_NESTING = 8
+"""How deep what a rule makes is itself rewritten."""
+
+UNIFORM_LIMIT = 1024
+"""Constants of more elements are not looked into."""
+
+
+class Match:
+    """One op application that rules may replace; its inputs are nodes of the new graph."""
+
+    __slots__ = ("_nesting", "_walk", "attrs", "graph", "inputs", "location", "op", "spec")
+
+    def __init__(
+        self,
+        walk: _Walk,
+        op: Op,
+        inputs: tuple[int, ...],
+        attrs: Attrs,
+        spec: NodeSpec,
+        location: Location | None,
+        nesting: int = 0,
+    ) -> None:
+        self._walk = walk
+        self._nesting = nesting
+        self.graph = walk.graph
+        self.op = op
+        self.inputs = inputs
+        self.attrs = attrs
+        self.spec = spec
+        self.location = location
+
+    def operand_spec(self, k: int) -> TensorSpec:
+        """The spec of input k."""
+        return self.graph.spec(self.inputs[k])
+
+    def is_a(self, node_id: int, *ops: Op) -> bool:
+        """Whether a node applies one of these ops."""
+        return self.graph.ops[node_id] in ops
+
+    def inputs_of(self, node_id: int) -> tuple[int, ...]:
+        """What a node of the new graph takes."""
+        return self.graph.inputs[node_id]
+
+    def has_one_use(self, node_id: int) -> bool:
+        """Whether a node becomes dead when its one known user is replaced."""
+        return self._walk.uses.get(node_id, 1) == 1
+
+    def uniform(self, node_id: int) -> Any:
+        """The one NumPy scalar that a constant node holds in every element, bit for bit; else
+        None."""
+        array = self.graph.constant_value(node_id)
+        if array is None or not 1 <= array.size <= UNIFORM_LIMIT:
+            return None
+        flat = array.ravel()
+        if array.size > 1 and flat.tobytes() != flat[:1].tobytes() * array.size:
+            return None
+        return flat[0]
+
+    def fits(self, node_id: int) -> bool:
+        """Whether a node has the spec of the matched one, and so may stand for it."""
+        return self.graph.specs[node_id] == self.spec
+
+    def or_none(self, node_id: int) -> int | None:
+        """The node if it fits, else None."""
+        return node_id if self.fits(node_id) else None
+
+    def make(self, op: Op, *inputs: int, attrs: Attrs = ()) -> int:
+        """A node of the new graph, itself rewritten by the rules where they apply."""
+        before = len(self.graph)
+        node_id = self.graph.add(op, inputs, attrs, self.location)
+        if node_id < before or self._nesting >= MAX_NESTING:
+            return node_id
+        spec = self.graph.specs[node_id]
+        again = Match(self._walk, op, inputs, attrs, spec, self.location, self._nesting + 1)
+        found = self._walk.replacement(again)
+        return node_id if found is None else found
+
+    def scalar(self, value: Any, like: int) -> int:
+        """A constant of no dimensions with the dtype of node `like`."""
+        array: npt.NDArray[Any] = np.asarray(value, self.graph.spec(like).dtype)
+        return self.graph.add_constant(array, self.location)
+
+
+Rule: TypeAlias = Callable[[Match], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """Rules for every op, and rules for one op each; they are tried in order, general ones
+    first."""
+
+    general: Sequence[Rule]
+    by_op: Mapping[Op, Sequence[Rule]]
+
+    def run(self, graph: Graph) -> PassResult:
+        """The graph with every pure node replaced that a rule applies to, in one walk."""
+        walk = _Walk(self, graph)
+        return rebuild(graph, walk.rewrite)
+
+
+class _Walk:
+    """One application of a rule set to a graph."""
+
+    def __init__(self, rules: RuleSet, source: Graph) -> None:
+        self.general = tuple(rules.general)
+        self.by_op = {op: (*rules.general, *listed) for op, listed in rules.by_op.items()}
+        self.source = source
+        self.graph = source
+        self.uses: dict[int, int] = {}
+        self._source_uses = [0] * len(source)
+        for inputs in (*source.inputs, source.outputs):
+            for i in inputs:
+                self._source_uses[i] += 1
+        self._counted = 0
+
+    def rewrite(self, work: Rebuild, node_id: int) -> int | None:
+        """What stands for a node of the source, or None to copy it."""
+        source = self.source
+        op, spec = source.ops[node_id], source.specs[node_id]
+        if not source.inputs[node_id] or not op.is_pure or op.subgraphs or isinstance(spec, tuple):
+            return None
+        self.graph = work.target
+        self._count_uses(work, node_id)
+        inputs, location = work.inputs(node_id), source.locations[node_id]
+        return self.replacement(Match(self, op, inputs, source.attrs[node_id], spec, location))
+
+    def _count_uses(self, work: Rebuild, end: int) -> None:
+        for i in range(self._counted, end):
+            value = work.values[i]
+            if not isinstance(value, tuple):
+                self.uses[value] = self.uses.get(value, 0) + self._source_uses[i]
+        self._counted = end
+
+    def replacement(self, match: Match) -> int | None:
+        """What the first rule that applies puts in the place of a match."""
+        for rule in self.by_op.get(match.op, self.general):
+            found = rule(match)
+            if found is not None and match.fits(found):
+                return found
+        return None
