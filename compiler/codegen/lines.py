@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tapeline.compiler.codegen.parts import ModuleParts
@@ -11,7 +12,6 @@ from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import (
     Value,
     constant_of,
-    size_of,
     splat_constant,
     suffix_of,
     type_of,
@@ -189,8 +189,8 @@ class Lines:
 
     def align_lanes(self, *values: Value) -> tuple[Value, ...]:
         """The values with equally many lanes each."""
-        lanes = max(x.lanes for x in values)
-        return tuple(x if x.lanes == lanes else self.splat(x, lanes) for x in values)
+        lanes = max([x.lanes for x in values])
+        return tuple([x if x.lanes == lanes else self.splat(x, lanes) for x in values])
 
     def iota(self, code: str, lanes: int) -> Value:
         """The lane numbers 0, 1, 2, ..."""
@@ -256,14 +256,15 @@ class Lines:
             )
         return self.assign(f"getelementptr i8, ptr {pointer}, {offset.operand}")
 
-    def table(self, key: str, values: Sequence[Any], code: str, align: int = 64) -> str:
-        """A pointer to a constant array that the module holds once."""
+    def table(self, key: str, values: tuple[Any, ...], code: str) -> str:
+        """A pointer to a constant array, 64-byte aligned, that the module holds once."""
         name = f"@{key}"
-        kind = type_of(code)
-        items = ", ".join(constant_of(v, code).operand for v in values)
-        array = f"[{len(values)} x {kind}] [{items}]"
-        self.parts.define(
-            name,
-            f"{name} = private unnamed_addr constant {array}, align {max(align, size_of(code))}",
-        )
+        self.parts.define(name, _table_text(name, values, code))
         return name
+
+
+@cache
+def _table_text(name: str, values: tuple[Any, ...], code: str) -> str:
+    items = ", ".join(constant_of(v, code).operand for v in values)
+    array = f"[{len(values)} x {type_of(code)}] [{items}]"
+    return f"{name} = private unnamed_addr constant {array}, align 64"

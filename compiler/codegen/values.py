@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import struct
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,17 +86,27 @@ def integer_like(code: str) -> str:
     return "i" + code[1:]
 
 
+@cache
 def type_of(code: str, lanes: int = 1) -> str:
     """The LLVM type of a value."""
     scalar = _SCALAR_TYPES[code]
     return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 
 
+@cache
 def suffix_of(code: str, lanes: int = 1) -> str:
     """How intrinsic names spell the type, as in `v16f32`."""
     letter = "f" if is_float(code) else "i"
     width = 1 if code == "b1" else bits_of(code)
     return f"{letter}{width}" if lanes == 1 else f"v{lanes}{letter}{width}"
+
+
+def _single(number: float) -> float:
+    """The nearest float32."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
 
 
 def literal(value: Any, code: str) -> str:
@@ -104,8 +116,7 @@ def literal(value: Any, code: str) -> str:
     if is_float(code):
         number = float(value)
         if code == "f4":
-            with np.errstate(over="ignore"):
-                number = float(np.float32(number))
+            number = _single(number)
         return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
     half = 1 << (bits_of(code) - 1)
     return str((int(value) + half) % (2 * half) - half)

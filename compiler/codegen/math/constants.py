@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 
 LN2 = Fraction(
     "0.693147180559945309417232121458176568075500134360255254120680009493393621969694715605863327"
@@ -13,6 +14,9 @@ LN10 = Fraction(
 PI = Fraction(
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803483"
 )
+PER_LN2 = 1 / LN2
+TWO_PER_PI = 2 / PI
+HALF_PI = PI / 2
 
 
 def _scale(x: Fraction, bits: int) -> Fraction:
@@ -25,13 +29,25 @@ def _scale(x: Fraction, bits: int) -> Fraction:
     return Fraction(2) ** (bits - 1 - exponent)
 
 
+@cache
 def rounded(x: Fraction, bits: int) -> Fraction:
     """The nearest number with so many significant bits."""
     scale = _scale(x, bits)
     return round(x * scale) / scale
 
 
+@cache
 def rounded_down(x: Fraction, bits: int) -> Fraction:
     """The greatest number with so many significant bits that is not above x."""
     scale = _scale(x, bits)
     return (x * scale).__floor__() / scale
+
+
+@cache
+def parts(x: Fraction, count: int, bits: int) -> tuple[Fraction, ...]:
+    """Numbers of so many bits with (almost) the sum `x`, the greatest first."""
+    found = []
+    for _ in range(count):
+        found.append(rounded(x, bits))
+        x -= found[-1]
+    return tuple(found)

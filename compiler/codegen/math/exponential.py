@@ -7,7 +7,7 @@ becomes the exponent.
 
 from __future__ import annotations
 
-from tapeline.compiler.codegen.math.constants import LN2, rounded
+from tapeline.compiler.codegen.math.constants import LN2, PER_LN2, rounded
 from tapeline.compiler.codegen.math.floats import Floats
 from tapeline.compiler.codegen.values import Value
 
@@ -22,7 +22,7 @@ def reduce_exp(m: Floats, x: Value) -> tuple[Value, Value, Value]:
     """n and r with `x = n * log(2) + r`, |r| at most about log(2)/2, and r before its last
     correction."""
     high = rounded(LN2, m.pick(15, 40))
-    n = m.sub(m.fma(x, 1 / LN2, m.magic), m.magic)
+    n = m.sub(m.fma(x, PER_LN2, m.magic), m.magic)
     partial = m.fma(n, -high, x)
     return n, m.fma(n, -(LN2 - high), partial), partial
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from tapeline.compiler.codegen.division import Division
 from tapeline.compiler.codegen.math.coefficients import POLYNOMIALS
-from tapeline.compiler.codegen.math.constants import rounded
+from tapeline.compiler.codegen.math.constants import parts, rounded
 from tapeline.compiler.codegen.values import (
     Value,
     bits_of,
@@ -69,13 +69,9 @@ class Floats:
         """The nearest number of this dtype."""
         return rounded(x, self.mantissa + 1)
 
-    def parts(self, x: Fraction, count: int) -> list[Fraction]:
+    def parts(self, x: Fraction, count: int) -> tuple[Fraction, ...]:
         """Numbers of this dtype with the sum `x`, the greatest first."""
-        found = []
-        for _ in range(count):
-            found.append(self.rounded(x))
-            x -= found[-1]
-        return found
+        return parts(x, count, self.mantissa + 1)
 
     @property
     def magic(self) -> float:
@@ -282,7 +278,7 @@ class Floats:
             x = self.mul(x, self.from_bits(self.int_op("shl", half, self.mantissa)))
         return x
 
-    def lookup(self, name: str, values: Sequence[float], index: Value) -> Value:
+    def lookup(self, name: str, values: tuple[float, ...], index: Value) -> Value:
         """`values[index % 16]` of 16 values; equal names mean equal values."""
         pointer = self.b.table(f"tl_table_{name}_{self.code}", values, self.code)
         if self.avx512 and self.lanes > 1:

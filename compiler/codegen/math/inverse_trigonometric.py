@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tapeline.compiler.codegen.math.constants import PI
+from tapeline.compiler.codegen.math.constants import HALF_PI, PI
 from tapeline.compiler.codegen.math.floats import Floats
 from tapeline.compiler.codegen.values import Value
 
@@ -22,7 +22,7 @@ def _arcsin_terms(m: Floats, x: Value) -> tuple[Value, Value, Value, Value]:
 def arcsin(m: Floats, x: Value) -> Value:
     """Inverse sine."""
     upper, z, s, series = _arcsin_terms(m, x)
-    high, low = m.parts(PI / 2, 2)
+    high, low = m.parts(HALF_PI, 2)
     product = m.mul(s, z)
     large = m.add(m.fma(s, -2.0, high), m.fma(m.mul(product, -2.0), series, low))
     return m.copysign(m.select(upper, large, m.fma(product, series, s)), x)
@@ -31,7 +31,7 @@ def arcsin(m: Floats, x: Value) -> Value:
 def arccos(m: Floats, x: Value) -> Value:
     """Inverse cosine."""
     upper, z, s, series = _arcsin_terms(m, x)
-    high, low = m.parts(PI / 2, 2)
+    high, low = m.parts(HALF_PI, 2)
     t = m.fma(m.mul(s, z), series, s)
     small = m.add(m.sub(low, m.copysign(t, x)), high)
     twice = m.add(t, t)
@@ -49,7 +49,7 @@ def _quadrant_arctan(m: Floats, y: Value, x: Value) -> tuple[Value, Value]:
     lower = m.select(high_case, y, m.select(middle, m.add(y, x), x))
     t = m.div(upper, lower)
     z = m.mul(t, t)
-    high, low = m.parts(PI / 2, 2)
+    high, low = m.parts(HALF_PI, 2)
     base = m.select(high_case, high, m.select(middle, high / 2, 0.0))
     below = m.select(high_case, low, m.select(middle, low / 2, 0.0))
     return base, m.add(t, m.fma(m.mul(t, z), m.fitted("arctan", z), below))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from tapeline.compiler.codegen.math.coefficients import LOG_RECIPROCALS, LOG_TABLES
-from tapeline.compiler.codegen.math.constants import LN2, LN10, rounded_down
+from tapeline.compiler.codegen.math.constants import LN2, LN10, PER_LN2, rounded_down
 from tapeline.compiler.codegen.math.exponential import exp, exp2
 from tapeline.compiler.codegen.math.floats import Floats
 from tapeline.compiler.codegen.values import Value
@@ -18,7 +18,7 @@ from tapeline.compiler.codegen.values import Value
 _HALVED_FROM = 1.46875
 _BASES = {
     "log": (Fraction(1), LN2),
-    "log2": (1 / LN2, Fraction(1)),
+    "log2": (PER_LN2, Fraction(1)),
     "log10": (1 / LN10, LN2 / LN10),
 }
 """Per function log(e) and log(2) to its base."""
@@ -174,7 +174,7 @@ def logaddexp(m: Floats, a: Value, b: Value) -> Value:
 def logaddexp2(m: Floats, a: Value, b: Value) -> Value:
     """log2(2**a + 2**b) without overflow."""
     power = exp2(m, _minus_distance(m, a, b))
-    return _log_of_sum(m, a, b, m.mul(log1p(m, power), 1 / LN2))
+    return _log_of_sum(m, a, b, m.mul(log1p(m, power), PER_LN2))
 
 
 def _minus_distance(m: Floats, a: Value, b: Value) -> Value:

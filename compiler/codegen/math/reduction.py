@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from tapeline.compiler.codegen.math.coefficients import TWO_OVER_PI
-from tapeline.compiler.codegen.math.constants import PI, rounded
+from tapeline.compiler.codegen.math.constants import HALF_PI, rounded
 from tapeline.compiler.codegen.parts import ModuleParts
 from tapeline.compiler.codegen.values import literal
 
@@ -20,27 +22,27 @@ def define_reduction(parts: ModuleParts) -> str:
     It is `void (ptr x, ptr q, ptr r, ptr low, i64 n)` and writes, for each of n doubles
     x >= 1024, the number q of quarter turns (int64) and the rest as a sum of two doubles.
     """
-    if _NAME not in parts.definitions:
-        digits = TWO_OVER_PI.to_bytes(_TABLE_BYTES, "little")
-        items = ", ".join(f"i8 {byte}" for byte in digits)
-        high = rounded(PI / 2, 53)
-        parts.declare("declare double @llvm.fma.f64(double, double, double)")
-        parts.define(
-            _NAME,
-            _TEXT.format(
-                name=_NAME,
-                bytes=_TABLE_BYTES,
-                items=items,
-                offset=_PADDING - 1077,
-                last=_TABLE_BYTES - 32,
-                half=1 << 253,
-                high=literal(high, "f8"),
-                low=literal(PI / 2 - high, "f8"),
-                unit=literal(2.0**-62, "f8"),
-                unit_low=literal(2.0**-126, "f8"),
-            ),
-        )
+    parts.declare("declare double @llvm.fma.f64(double, double, double)")
+    parts.define(_NAME, _helper_text())
     return _NAME
+
+
+@cache
+def _helper_text() -> str:
+    digits = TWO_OVER_PI.to_bytes(_TABLE_BYTES, "little")
+    high = rounded(HALF_PI, 53)
+    return _TEXT.format(
+        name=_NAME,
+        bytes=_TABLE_BYTES,
+        items=", ".join(f"i8 {byte}" for byte in digits),
+        offset=_PADDING - 1077,
+        last=_TABLE_BYTES - 32,
+        half=1 << 253,
+        high=literal(high, "f8"),
+        low=literal(HALF_PI - high, "f8"),
+        unit=literal(2.0**-62, "f8"),
+        unit_low=literal(2.0**-126, "f8"),
+    )
 
 
 # The 53 bits of x times a window of 256 bits of 2/pi, chosen so that bit 254 of the product counts

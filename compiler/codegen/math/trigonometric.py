@@ -6,7 +6,7 @@ for that, a helper reduces by as many digits of 2/pi as it takes (Payne and Hane
 
 from __future__ import annotations
 
-from tapeline.compiler.codegen.math.constants import PI
+from tapeline.compiler.codegen.math.constants import HALF_PI, TWO_PER_PI
 from tapeline.compiler.codegen.math.floats import Floats
 from tapeline.compiler.codegen.math.reduction import define_reduction
 from tapeline.compiler.codegen.values import Value
@@ -16,9 +16,9 @@ def _reduce(m: Floats, x: Value, *, low: bool = False) -> tuple[Value, Value, Va
     """q, r and a correction to r with `|x| = q * pi/2 + r`, |r| at most pi/4; q is right modulo 4.
     The correction is computed if asked for, and else None."""
     a = m.abs(x)
-    near = m.fma(a, 2 / PI, m.magic)
+    near = m.fma(a, TWO_PER_PI, m.magic)
     n, q = m.sub(near, m.magic), m.to_bits(near)
-    first, second, third = m.parts(PI / 2, 3)
+    first, second, third = m.parts(HALF_PI, 3)
     rest = m.fma(n, -first, a)  # exact
     values = [q, m.fma(n, -third, m.fma(n, -second, rest))]
     if low:
