@@ -63,9 +63,13 @@ def array_entry(executable: Executable) -> NativeEntry:
         for node in graph.outputs
     )
     spec = EntrySpec(
-        args, outputs, Tensor, structure="single" if len(outputs) == 1 else "tuple",
+        args=args,
+        outputs=outputs,
+        tensor_class=Tensor,
+        structure="single" if len(outputs) == 1 else "tuple",
+        on_error=executable.fail,
         long_running=is_long(executable),
-    )  # fmt: skip
+    )
     return build_native_entry(spec, executable, None)
 
 
@@ -83,9 +87,17 @@ def function_entry(
         guards.append(busy_guard(RECORDING))
     executable = concrete.differentiable.compiled.executable()
     spec = EntrySpec(
-        args, outputs, Tensor, captures, structure, builder, tuple(guards),
-        _aliases(call.args), is_long(executable),
-    )  # fmt: skip
+        args=args,
+        outputs=outputs,
+        tensor_class=Tensor,
+        captures=captures,
+        structure=structure,
+        builder=builder,
+        guards=tuple(guards),
+        same=_aliases(call.args),
+        on_error=executable.fail,
+        long_running=is_long(executable),
+    )
     return build_native_entry(spec, executable, following)
 
 

@@ -23,7 +23,7 @@ from tapeline.runtime.errors import ArgumentError, GradientError, ShapeError
 from tapeline.runtime.op import OUT, Op
 from tapeline.runtime.record import JointNode, Node, PickNode, TapeSet, new_pick
 from tapeline.runtime.spec import DType, Shape
-from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+from tapeline.runtime.tensor import Tensor, as_tensor, new_tensor, wrap
 
 if TYPE_CHECKING:
     from tapeline.runtime.tape import Tape
@@ -67,8 +67,8 @@ def _filled(number: int, shape: Shape, dtype: DType) -> np.ndarray[Any, Any]:
 
 TENSOR_SPACE = VSpace(
     add=operator.add,
-    zeros=lambda shape, dtype: wrap(_filled(0, shape, dtype)),
-    ones=lambda shape, dtype: wrap(_filled(1, shape, dtype)),
+    zeros=lambda shape, dtype: new_tensor(_filled(0, shape, dtype)),
+    ones=lambda shape, dtype: new_tensor(_filled(1, shape, dtype)),
     num_elements=lambda tensor: tensor.size,
 )
 """The space of tensors, the default everywhere."""
@@ -224,7 +224,7 @@ class _Walk:
         if self.mode == _FOREIGN:
             return self.space.zeros(shape, dtype)
         zeros = _filled(0, shape, dtype)
-        return zeros if self.mode == _RAW else wrap(zeros)
+        return zeros if self.mode == _RAW else new_tensor(zeros)
 
     def prepare(self, node: Node, cts: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
         """The cotangents and saved values of a node in the form in which its rules shall run."""
@@ -248,7 +248,7 @@ class _Walk:
 def as_cotangent(part: Any) -> Any:
     """An array as a tensor; tensors, None and cotangents of other kinds as they are."""
     if isinstance(part, np.ndarray | np.generic):
-        return wrap(np.asarray(part))
+        return new_tensor(np.asarray(part))
     return part
 
 

@@ -334,6 +334,11 @@ def adopt(tensor: Tensor, source: Any = None) -> Tensor:
     return tensor
 
 
+def new_tensor(array: npt.NDArray[Any]) -> Tensor:
+    """A tensor of an array that was just made; a constant where a trace is under way."""
+    return adopt(wrap(array))
+
+
 _CONVERSIONS: dict[str, Callable[..., Tensor]] = {}
 
 

@@ -20,11 +20,11 @@ import numpy.typing as npt
 
 from tapeline.compiler.frontend.location import user_location
 from tapeline.compiler.frontend.symbol import Symbol
-from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.graph import SMALL_CONSTANT_BYTES, Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.runtime.dispatch import STATE, push_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError
-from tapeline.runtime.op import Attrs, Op
+from tapeline.runtime.op import Attrs, Op, get_op
 from tapeline.runtime.record import Node
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, adoption, wrap
@@ -166,8 +166,18 @@ class CapturingGraph(Graph):
                     "function that made it, or pass it as an argument"
                 )
         elif id(tensor) in self._constant_cells:
-            return self.add_constant(value, user_location())
+            return self._constant_id(value)
         return self.capture(tensor).placeholder
+
+    def _constant_id(self, value: npt.NDArray[Any]) -> int:
+        """The node of a constant; a big array of one number is that number, broadcast."""
+        location = self.location or user_location()
+        if value.nbytes > SMALL_CONSTANT_BYTES:
+            bits = np.ascontiguousarray(value).view(np.uint8).reshape(-1, value.itemsize)
+            if (bits == bits[0]).all():
+                scalar = self.add_constant(value.reshape(-1)[0], location)
+                return self.add(get_op("broadcast_to"), (scalar,), (value.shape,), location)
+        return self.add_constant(value, location)
 
     def _encloses(self, graph: CapturingGraph) -> bool:
         outer = self.outer

@@ -27,7 +27,7 @@ from tapeline.runtime.ops.slicing import (
     numpy_index,
 )
 from tapeline.runtime.spec import Shape, TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor, wrap
+from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor, new_tensor
 
 # --- at a basic index ------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ def _setitem_vjp_value(ct: Any, attrs: Attrs, shape: Shape) -> Any:
 def _setitem_expand(x: Tensor, value: Tensor, index: BasicIndex) -> Any:
     """Where the index points the spread value, elsewhere x."""
     shape = indexed_shape(x.shape, index)
-    everywhere = apply(BROADCAST_TO, wrap(np.ones((), np.bool)), attrs=(shape,))
+    everywhere = apply(BROADCAST_TO, new_tensor(np.ones((), np.bool)), attrs=(shape,))
     values = apply(BROADCAST_TO, value, attrs=(shape,))
     written = apply(GETITEM_GRAD, everywhere, attrs=(index, x.shape))
     values = apply(GETITEM_GRAD, values, attrs=(index, x.shape))
@@ -165,7 +165,7 @@ LAST_WRITES = define_op(
 def setitem(x: Tensor, key: Any, value: Any) -> Tensor:
     """What `x` is after `x[key] = value`, in the dtype of `x`."""
     if type(value) in (bool, int, float):
-        value = wrap(np.array(value, x.dtype))
+        value = new_tensor(np.array(value, x.dtype))
     value = as_tensor(value, argument="x[key] = value")
     if value.dtype.kind == "c" and x.dtype.kind != "c":
         raise DTypeError(
@@ -218,7 +218,7 @@ def _write_masked(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 
 def _write_arrays(x: Tensor, key: Key, value: Tensor) -> Tensor:
     """Find the places by indexing the positions of all elements, then put the value there."""
-    positions = wrap(np.arange(x.size).reshape(x.shape))
+    positions = new_tensor(np.arange(x.size).reshape(x.shape))
     places = read(positions, key)
     return apply(PUT, x, places, _fit(value, places.shape))
 

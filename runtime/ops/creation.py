@@ -16,7 +16,7 @@ from tapeline.runtime.ops.cast import identity
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.selection import WHERE
 from tapeline.runtime.spec import DType, Shape, canonical_dtype
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
+from tapeline.runtime.tensor import Tensor, TensorLike, adopt, as_tensor, new_tensor, wrap
 
 _FLOAT64 = canonical_dtype(np.float64)
 
@@ -102,7 +102,7 @@ def _shared(obj: Any, dtype: npt.DTypeLike | None) -> Tensor:
             f"asarray: copy=False, but the array has dtype {obj.dtype} and not {wanted}; leave "
             f"copy out"
         )
-    return wrap(np.asarray(obj).view(own))
+    return adopt(wrap(np.asarray(obj).view(own)), obj)
 
 
 # -- filled ----------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def zeros(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Ten
     array([[0., 0.],
            [0., 0.]])
     """
-    return wrap(np.zeros(_shape_of("zeros", shape), _dtype_of("zeros", dtype, _FLOAT64)))
+    return new_tensor(np.zeros(_shape_of("zeros", shape), _dtype_of("zeros", dtype, _FLOAT64)))
 
 
 def ones(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Tensor:
@@ -149,7 +149,7 @@ def ones(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Tens
     >>> tl.ones(3, dtype="int8").numpy()
     array([1, 1, 1], dtype=int8)
     """
-    return wrap(np.ones(_shape_of("ones", shape), _dtype_of("ones", dtype, _FLOAT64)))
+    return new_tensor(np.ones(_shape_of("ones", shape), _dtype_of("ones", dtype, _FLOAT64)))
 
 
 def empty(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Tensor:
@@ -161,7 +161,7 @@ def empty(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Ten
     >>> tl.empty((2, 0)).shape
     (2, 0)
     """
-    return wrap(np.empty(_shape_of("empty", shape), _dtype_of("empty", dtype, _FLOAT64)))
+    return new_tensor(np.empty(_shape_of("empty", shape), _dtype_of("empty", dtype, _FLOAT64)))
 
 
 def full(
@@ -201,7 +201,7 @@ def full(
         raise ShapeError(f"full: fill_value has shape {value.shape}; expected a single value")
     extents = _shape_of("full", shape)
     if type(value._value) is np.ndarray and value._node is None:
-        return wrap(np.full(extents, value._value))
+        return new_tensor(np.full(extents, value._value))
     return apply(get_op("broadcast_to"), value, attrs=(extents,))
 
 
@@ -304,7 +304,7 @@ def arange(
     if step == 0:
         raise ArgumentError("arange: step is 0; expected a number that leads from start to stop")
     values = np.arange(start, stop, step)
-    return wrap(values.astype(_dtype_of("arange", dtype, canonical_dtype(values.dtype))))
+    return new_tensor(values.astype(_dtype_of("arange", dtype, canonical_dtype(values.dtype))))
 
 
 def linspace(
@@ -349,7 +349,7 @@ def linspace(
         raise ArgumentError(f"linspace: num is {num}; expected an int >= 0")
     values = np.linspace(start, stop, num, endpoint=endpoint)
     wanted = _dtype_of("linspace", dtype, canonical_dtype(values.dtype))
-    return wrap(values.astype(wanted, copy=False))
+    return new_tensor(values.astype(wanted, copy=False))
 
 
 # -- matrices and grids ----------------------------------------------------------------------------
@@ -382,7 +382,7 @@ def eye(
            [0., 1., 0.]])
     """
     shape = _shape_of("eye", (n_rows, n_rows if n_cols is None else n_cols))
-    return wrap(np.eye(shape[0], shape[1], k=k, dtype=_dtype_of("eye", dtype, _FLOAT64)))
+    return new_tensor(np.eye(shape[0], shape[1], k=k, dtype=_dtype_of("eye", dtype, _FLOAT64)))
 
 
 def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
@@ -433,7 +433,7 @@ def _triangle(op_name: str, x: TensorLike, k: int, lower: bool) -> Tensor:
     if x.ndim < 2:
         raise ShapeError(f"{op_name}: x has shape {x.shape}; expected at least two dimensions")
     below = np.tri(x.shape[-2], x.shape[-1], k=k if lower else k - 1, dtype=np.bool_)
-    kept = wrap(below if lower else ~below)
+    kept = new_tensor(below if lower else ~below)
     return apply(WHERE, kept, x, constant(0, x.dtype))
 
 

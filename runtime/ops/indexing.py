@@ -34,7 +34,7 @@ from tapeline.runtime.ops.slicing import (
     strip_full,
 )
 from tapeline.runtime.spec import Shape, broadcast_shapes
-from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+from tapeline.runtime.tensor import Tensor, as_tensor, new_tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +151,13 @@ def _index_tensors(item: Any, shape: Shape, axis: int) -> list[Tensor]:
     if isinstance(item, Tensor):
         return [item]
     if item.ndim == 0:
-        return [wrap(np.zeros(int(item), np.int64))]
+        return [new_tensor(np.zeros(int(item), np.int64))]
     if item.shape != shape[axis : axis + item.ndim]:
         raise IndexOutOfRangeError(
             f"index: a mask of shape {item.shape} does not fit shape {shape} from axis {axis} on; "
             f"it must be {shape[axis : axis + item.ndim]}"
         )
-    return [wrap(places) for places in np.nonzero(item)]
+    return [new_tensor(places) for places in np.nonzero(item)]
 
 
 def _expand_ellipsis(items: list[Any], shape: Shape) -> list[Any]:

@@ -21,7 +21,7 @@ from tapeline.runtime.ops.softmax import (
     logsumexp_array,
 )
 from tapeline.runtime.spec import DType, TensorSpec, canonical_dtype, normalize_axis, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, wrap
+from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, new_tensor
 
 # --- one_hot ---------------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ def _one_hot_infer(labels: TensorSpec, depth: int, dtype: DType) -> TensorSpec:
 
 def _one_hot_expand(labels: Tensor, depth: int, dtype: DType) -> Tensor:
     column = apply(EXPAND_DIMS, labels, attrs=((labels.ndim,),))
-    places = cast_tensor(wrap(np.arange(depth)), labels.dtype)
+    places = cast_tensor(new_tensor(np.arange(depth)), labels.dtype)
     return cast_tensor(column == places, dtype)
 
 
@@ -243,7 +243,7 @@ def _sparse_expand(logits: Tensor, labels: Tensor) -> Any:
     checked = apply(CHECK_LABELS, labels, attrs=(logits.shape[-1],))
     chosen = apply(ONE_HOT, checked, attrs=(logits.shape[-1], np.dtype(np.bool)))
     log_probabilities = apply(LOG_SOFTMAX, logits, attrs=(axis,))
-    zero = wrap(np.zeros((), logits.dtype))
+    zero = new_tensor(np.zeros((), logits.dtype))
     terms = apply(get_op("where"), chosen, log_probabilities, zero)
     return -apply(SUM, terms, attrs=((axis,), False))
 

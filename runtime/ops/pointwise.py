@@ -42,7 +42,7 @@ from tapeline.runtime.spec import (
     broadcast_shapes,
     spec_of,
 )
-from tapeline.runtime.tensor import Tensor, wrap
+from tapeline.runtime.tensor import Tensor, new_tensor
 
 BOOL = np.dtype(np.bool_)
 _KIND_NAMES = {"b": "bool", "i": "int", "u": "unsigned int", "f": "float", "c": "complex"}
@@ -188,4 +188,4 @@ def zeros_for(ct: Any) -> Any:
     zero = zero_like(ct)
     if type(ct) is not Tensor:
         return np.broadcast_to(zero, ct.shape)
-    return bind(get_op("broadcast_to"), (wrap(zero),), (ct.shape,))
+    return bind(get_op("broadcast_to"), (new_tensor(zero),), (ct.shape,))

@@ -23,7 +23,7 @@ from tapeline.runtime.spec import (
     normalize_axis,
     spec_of,
 )
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, wrap
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, new_tensor
 
 
 def _scan_infer(x: TensorSpec, axis: int) -> TensorSpec:
@@ -155,7 +155,7 @@ def _scan(
     result: Tensor = apply(op, tensor, attrs=(axis,))
     if include_initial:
         shape = (*result.shape[:axis], 1, *result.shape[axis + 1 :])
-        result = concat([wrap(np.full(shape, initial, result.dtype)), result], axis=axis)
+        result = concat([new_tensor(np.full(shape, initial, result.dtype)), result], axis=axis)
     return result if dtype is None else cast_tensor(result, tensor.dtype)
 
 

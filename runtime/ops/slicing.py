@@ -30,7 +30,7 @@ from tapeline.runtime.ops.permuting import FLIP
 from tapeline.runtime.ops.pointwise import apply, call
 from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE
 from tapeline.runtime.spec import Shape, TensorSpec, normalize_axis, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
 
 SliceEntry: TypeAlias = tuple[str, int | None, int | None, int | None]
 BasicIndex: TypeAlias = tuple[int | SliceEntry | None, ...]
@@ -160,7 +160,7 @@ def _getitem_grad_expand(ct: Tensor, index: BasicIndex, shape: Shape) -> Tensor:
     entries += [FULL] * (len(shape) - len(entries))
     ranges = [_range_of(entry, extent) for entry, extent in zip(entries, shape, strict=True)]
     if any(len(places) == 0 for places in ranges):
-        zero = wrap(np.zeros((), ct.dtype))
+        zero = new_tensor(np.zeros((), ct.dtype))
         return apply(BROADCAST_TO, zero, attrs=(shape,))
     x = apply(RESHAPE, ct, attrs=(tuple(len(places) for places in ranges),))
     backward = tuple(axis for axis, places in enumerate(ranges) if places.step < 0)
