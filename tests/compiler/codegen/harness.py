@@ -81,10 +81,9 @@ def power(x: Array) -> Array:
 class Runner:
     """A compiled kernel; `run(arrays)` launches it on the operands' arrays."""
 
-    def __init__(self, nest: Nest, target: Target = HOST) -> None:
+    def __init__(self, nest: Nest | Kernel, target: Target = HOST) -> None:
         name = f"nest{next(_numbers)}"
-        self.nest = nest
-        self.kernel = emit_nest(nest, target, name)
+        self.kernel = nest if isinstance(nest, Kernel) else emit_nest(nest, target, name)
         names = sorted({launch.function.name for launch in self.kernel.launches})
         self.text = module_text(self.kernel)
         self.module = engine_for(target).compile_module(self.text, {}, names) if names else None

@@ -1,0 +1,257 @@
+"""Rows picked by index, and rows added up by index: `take` along an axis, and its transpose.
+
+Arrays are dense. Indices are data, so they are checked: where one is out of range, nothing is taken
+for its chunk, and 1 plus its position is left in the error cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, Index
+from tapeline.compiler.codegen.nest import Kernel, KernelFunction, Launch, SlotValue
+from tapeline.compiler.codegen.target import Target
+from tapeline.compiler.codegen.values import Value, bits_of, code_of, is_signed, size_of
+from tapeline.runtime.spec import DType
+
+PARTS = 8
+"""Into how many chunks of destination rows an addition by index may be split: each reads all
+indices."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeShape:
+    """`taken[o, i, k] = source[o, indices[i], k]`, for o < outer, i < count, k < inner."""
+
+    dtype: DType
+    index_dtype: DType
+    outer: int
+    size: int
+    """The extent of the axis of `source` that is indexed."""
+    count: int
+    inner: int
+
+
+def emit_take(shape: TakeShape, target: Target, name: str) -> Kernel:
+    """The kernel of a `take`.
+
+    Its operands are the source, the indices, the result, and an int64 error cell that is 0 before.
+    """
+    if not shape.outer * shape.count * shape.inner:
+        return _checked_only(shape, target, name)
+    words, code = _words(shape)
+    f = FunctionBuilder(target)
+    _check_range(f, shape, f.low, f.high)
+    body = _TakeRows(f, shape, code, target.lanes(size_of(code)))
+    f.loop(ZERO, f.slot("outer"), 1, [], body.outer)
+    function = f.finish(name, ("take", target, code, code_of(shape.index_dtype), body.form))
+    work = shape.outer * shape.count * (words * shape.inner + 8)
+    return _kernel("take", function, shape, words, shape.count, 1, work)
+
+
+def emit_take_grad(shape: TakeShape, target: Target, name: str) -> Kernel:
+    """The kernel that adds up rows by index: `source[o, indices[i], k] += taken[o, i, k]` from 0.
+
+    Its operands are `taken`, the indices, `source`, and an int64 error cell that is 0 before.
+    Rows are added in the order of their indices, whatever the chunks.
+    """
+    words = 2 if shape.dtype.kind == "c" else 1
+    code = f"f{shape.dtype.itemsize // 2}" if words == 2 else code_of(shape.dtype)
+    f = FunctionBuilder(target)
+    _check_range(f, shape, ZERO, f.slot("count"))
+    body = _AddRows(f, shape, code, target.lanes(size_of(code)))
+    f.loop(ZERO, f.slot("outer"), 1, [], body.outer)
+    function = f.finish(name, ("take_grad", target, code, code_of(shape.index_dtype), body.form))
+    work = shape.outer * (shape.count + shape.size) * (words * shape.inner + 8)
+    grain = max(1, -(-shape.size // PARTS))
+    return _kernel("take_grad", function, shape, words, shape.size, grain, work)
+
+
+def _words(shape: TakeShape) -> tuple[int, str]:
+    """Elements are moved as unsigned words: how many each has, and their code."""
+    size = shape.dtype.itemsize
+    return (2, "u8") if size == 16 else (1, f"u{size}")
+
+
+def _kernel(
+    strategy: str,
+    function: KernelFunction,
+    shape: TakeShape,
+    words: int,
+    extent: int,
+    grain: int,
+    work: int,
+) -> Kernel:
+    numbers = {
+        "outer": shape.outer, "size": shape.size, "count": shape.count,
+        "inner": words * shape.inner,
+    }  # fmt: skip
+    pointers = ("first", "indices", "second", "error")
+    values: list[SlotValue] = []
+    for slot in function.slots:
+        if slot in numbers:
+            values.append(numbers[slot])
+        else:
+            values.append(("operand", pointers.index(slot), 0))
+    return Kernel(strategy, (Launch(function, tuple(values), extent, grain, work),))
+
+
+def _checked_only(shape: TakeShape, target: Target, name: str) -> Kernel:
+    """Without elements to move, indices are still checked."""
+    f = FunctionBuilder(target)
+    _check_range(f, shape, f.low, f.high)
+    function = f.finish(name, ("check", target, code_of(shape.index_dtype)))
+    return _kernel("take", function, shape, 1, shape.count, 1, shape.count)
+
+
+def _check_range(f: FunctionBuilder, shape: TakeShape, low: Value, high: Value) -> None:
+    """Returns from the function, with the error cell set, if an index of a range is bad."""
+    code = code_of(shape.index_dtype)
+    lanes = f.target.lanes(8)
+    pointer = f.pointer_slot("indices")
+
+    def bad_lanes(index: Index, mask: Value | None) -> Value:
+        x = f.load(f.element(pointer, code, index), code, lanes, mask=mask)
+        wide = f.cast_code(x, "i8")
+        above = f.compare("ge", wide, f.splat(f.slot("size"), lanes))
+        if code == "u8":
+            above = f.bit_or(above, f.compare("lt", wide, f.fixed(0, "i8", lanes)))
+        bad = above
+        if is_signed(code):
+            least = f.splat(f.neg(f.slot("size")), lanes)
+            bad = f.bit_or(bad, f.compare("lt", wide, least))
+        return bad if mask is None else f.bit_and(bad, mask)
+
+    def look(index: Index, mask: Value | None, _: int, carry: list[Value]) -> list[Value]:
+        return [f.bit_or(carry[0], bad_lanes(index, mask))]
+
+    (found,) = f.vector_loop(low, high, lanes, 0, [f.fixed(False, "b1", lanes)], look)
+    report, good = f.new_label("report"), f.new_label("good")
+    f.branch_if(f.any_lane(found), report, good, unlikely=True)
+    f.start_block(report)
+
+    def locate(i: Value, _: list[Value]) -> list[Value]:
+        x = f.cast_code(f.load(f.element(pointer, code, Index(i)), code), "i8")
+        wrapped = f.select(f.compare("lt", x, ZERO), f.add(x, f.slot("size")), x)
+        if not is_signed(code):
+            wrapped = x
+        inside = f.value(f"icmp ult i64 {wrapped.name}, {f.slot('size').name}", "b1", 1)
+        f.when(f.bit_not(inside), lambda: f.store(f.add(i, ONE), f.pointer_slot("error")))
+        return []
+
+    f.loop(low, high, 1, [], locate)
+    f.line("ret void")
+    f.start_block(good)
+
+
+class _Rows:
+    """Moves rows between a dense array and places that indices name."""
+
+    def __init__(self, f: FunctionBuilder, shape: TakeShape, code: str, lanes: int) -> None:
+        self.f = f
+        self.code = code
+        self.lanes = lanes
+        self.index_code = code_of(shape.index_dtype)
+        words = shape.dtype.itemsize // size_of(code)
+        self.unroll = 0 if words * shape.inner < 2 * lanes else 2
+        self.single = words * shape.inner == 1 and size_of(code) >= 4
+
+    @property
+    def form(self) -> tuple[int, bool]:
+        """What the emitted text depends on besides the dtypes."""
+        return self.unroll, self.single
+
+    def place(self, i: Value) -> Value:
+        """The index at a position, counted from the front."""
+        f, pointer = self.f, self.f.pointer_slot("indices")
+        x = f.load(f.element(pointer, self.index_code, Index(i)), self.index_code)
+        x = f.cast_code(x, "i8")
+        if not is_signed(self.index_code):
+            return x
+        return f.select(f.compare("lt", x, ZERO), f.add(x, f.slot("size")), x)
+
+    def row(self, pointer: str, number: Value) -> str:
+        """The pointer to a row of `inner` elements."""
+        return self.f.element(pointer, self.code, Index(self.f.mul(number, self.f.slot("inner"))))
+
+
+class _TakeRows(_Rows):
+    def outer(self, o: Value, _: list[Value]) -> list[Value]:
+        """Takes along one of the outer indices."""
+        f = self.f
+        source = self.row(f.pointer_slot("first"), f.mul(o, f.slot("size")))
+        result = self.row(f.pointer_slot("second"), f.mul(o, f.slot("count")))
+        if self.single:
+            self._single(source, result)
+            return []
+
+        def one(i: Value, _: list[Value]) -> list[Value]:
+            start, end = self.row(source, self.place(i)), self.row(result, i)
+
+            def move(index: Index, mask: Value | None, _: int, carry: list[Value]) -> list[Value]:
+                x = f.load(f.element(start, self.code, index), self.code, self.lanes, mask=mask)
+                f.store(x, f.element(end, self.code, index), mask=mask)
+                return carry
+
+            f.vector_loop(ZERO, f.slot("inner"), self.lanes, self.unroll, [], move)
+            return []
+
+        f.loop(f.low, f.high, 1, [], one)
+        return []
+
+    def _single(self, source: str, result: str) -> None:
+        """Rows of one element: a gather."""
+        f, lanes = self.f, self.f.target.lanes(8)
+        indices = f.pointer_slot("indices")
+        shift = {32: 2, 64: 3}[bits_of(self.code)]
+
+        def move(index: Index, mask: Value | None, _: int, carry: list[Value]) -> list[Value]:
+            where = f.element(indices, self.index_code, index)
+            x = f.cast_code(f.load(where, self.index_code, lanes, mask=mask), "i8")
+            if is_signed(self.index_code):
+                negative = f.compare("lt", x, f.fixed(0, "i8", lanes))
+                x = f.select(negative, f.add(x, f.splat(f.slot("size"), lanes)), x)
+            taken = f.gather(f.shift_bits("shl", x, shift), source, self.code, mask)
+            f.store(taken, f.element(result, self.code, index), mask=mask)
+            return carry
+
+        f.vector_loop(f.low, f.high, lanes, 0, [], move)
+
+
+class _AddRows(_Rows):
+    def outer(self, o: Value, _: list[Value]) -> list[Value]:
+        """Adds along one of the outer indices, into the rows of this chunk."""
+        f = self.f
+        taken = self.row(f.pointer_slot("first"), f.mul(o, f.slot("count")))
+        source = self.row(f.pointer_slot("second"), f.mul(o, f.slot("size")))
+        zero = f.fixed(0, self.code, self.lanes)
+
+        def clear(index: Index, mask: Value | None, _: int, carry: list[Value]) -> list[Value]:
+            f.store(zero, f.element(source, self.code, index), mask=mask)
+            return carry
+
+        first, last = (f.mul(bound, f.slot("inner")) for bound in (f.low, f.high))
+        f.vector_loop(first, last, self.lanes, 2, [], clear)
+        rows = f.sub(f.high, f.low)
+
+        def one(i: Value, _: list[Value]) -> list[Value]:
+            place = self.place(i)
+            offset = f.sub(place, f.low)
+            mine = f.value(f"icmp ult i64 {offset.name}, {rows.name}", "b1", 1)
+            f.when(mine, lambda: self._add(self.row(taken, i), self.row(source, place)))
+            return []
+
+        f.loop(ZERO, f.slot("count"), 1, [], one)
+        return []
+
+    def _add(self, start: str, end: str) -> None:
+        f = self.f
+
+        def add(index: Index, mask: Value | None, _: int, carry: list[Value]) -> list[Value]:
+            where = f.element(end, self.code, index)
+            old = f.load(where, self.code, self.lanes, mask=mask)
+            x = f.load(f.element(start, self.code, index), self.code, self.lanes, mask=mask)
+            f.store(f.add(old, x), where, mask=mask)
+            return carry
+
+        f.vector_loop(ZERO, f.slot("inner"), self.lanes, self.unroll, [], add)

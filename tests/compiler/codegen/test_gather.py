@@ -1,0 +1,77 @@
+"""Rows taken and added by index, against NumPy; bad indices are reported, not followed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.compiler.codegen import harness
+
+from tapeline.compiler.codegen.gather import TakeShape, emit_take, emit_take_grad
+from tapeline.compiler.codegen.target import Target
+
+Array = np.ndarray[Any, Any]
+each_target = pytest.mark.parametrize("target", harness.TARGETS, ids=lambda t: t.cpu)
+SHAPES = [(1, 7, 5, 3), (1, 50, 33, 64), (2, 5, 9, 100), (1, 20, 40, 1), (3, 4, 17, 1)]
+
+
+def draw(outer: int, size: int, count: int, inner: int, code: str, index: str) -> tuple[Array, ...]:
+    rng = np.random.default_rng(size)
+    source = harness.guarded((rng.standard_normal((outer, size, inner)) * 9).astype(code))
+    low = -size if index[0] == "i" else 0
+    return source, harness.guarded(rng.integers(low, size, count).astype(index))
+
+
+@each_target
+@pytest.mark.parametrize("dims", SHAPES)
+@pytest.mark.parametrize("code", ["f4", "f8", "u1", "c16", "?"])
+def test_take_agrees_with_numpy(dims: tuple[int, ...], code: str, target: Target) -> None:
+    for index in ("i4", "i8", "u1"):
+        source, indices = draw(*dims, code, index)
+        outer, size, count, inner = dims
+        shape = TakeShape(source.dtype, indices.dtype, outer, size, count, inner)
+        runner = harness.Runner(emit_take(shape, target, "take_rows"), target)
+        for split in (None, harness.odd_chunks):
+            out = harness.guarded(np.zeros((outer, count, inner), source.dtype))
+            error = np.zeros(1, np.int64)
+            runner.run([source, indices, out, error], split)
+            assert error[0] == 0
+            assert np.array_equal(out, source.take(indices, 1))
+
+
+@each_target
+@pytest.mark.parametrize("dims", SHAPES)
+@pytest.mark.parametrize("code", ["f4", "f8", "i4", "c8"])
+def test_take_grad_adds_in_order_of_indices(
+    dims: tuple[int, ...], code: str, target: Target
+) -> None:
+    outer, size, count, inner = dims
+    _, indices = draw(*dims, code, "i8")
+    rng = np.random.default_rng(0)
+    taken = harness.guarded((rng.standard_normal((outer, count, inner)) * 9).astype(code))
+    expected = np.zeros((outer, size, inner), code)
+    for o in range(outer):
+        np.add.at(expected[o], indices, taken[o])
+    shape = TakeShape(taken.dtype, indices.dtype, outer, size, count, inner)
+    runner = harness.Runner(emit_take_grad(shape, target, "add_rows"), target)
+    for split in (None, harness.odd_chunks):
+        out = np.full_like(expected, 7)
+        runner.run([taken, indices, out, np.zeros(1, np.int64)], split)
+        assert np.array_equal(out, expected)
+
+
+@each_target
+@pytest.mark.parametrize("bad", [50, -51, 2**31 - 1])
+def test_bad_index_leaves_its_position(bad: int, target: Target) -> None:
+    source, indices = draw(1, 50, 33, 4, "f4", "i4")
+    indices[20] = bad
+    shape = TakeShape(source.dtype, indices.dtype, 1, 50, 33, 4)
+    error = np.zeros(1, np.int64)
+    out = np.zeros((1, 33, 4), np.float32)
+    harness.Runner(emit_take(shape, target, "take_bad"), target).run([source, indices, out, error])
+    assert error[0] == 21
+    error[0] = 0
+    runner = harness.Runner(emit_take_grad(shape, target, "add_bad"), target)
+    runner.run([out, indices, source.copy(), error])
+    assert error[0] == 21
