@@ -8,6 +8,7 @@ from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.verify import verify_graph
 from tapeline.compiler.passes.algebra import Algebra
 from tapeline.compiler.passes.base import Pass
+from tapeline.compiler.passes.canonicalize import Canonicalize
 from tapeline.compiler.passes.cse import CommonSubexpressions
 from tapeline.compiler.passes.dce import DeadCode
 from tapeline.compiler.passes.expand import Expand, TraceInto
@@ -15,21 +16,33 @@ from tapeline.compiler.passes.fold import Fold
 from tapeline.compiler.passes.inline_calls import InlineCalls
 from tapeline.runtime.errors import GraphError
 
-DEFAULT: tuple[Pass, ...] = (
-    InlineCalls(),  # first, so that all others see through calls
-    DeadCode(),  # before work is spent on what nobody needs
-    Fold(),  # what is known now need not be simplified
-    Algebra(),  # simpler arithmetic, and less of it
-    CommonSubexpressions(),  # the passes above make equal nodes out of different ones
-    DeadCode(),  # last: they leave behind what they replaced
-)
+
+def default_passes(
+    trace_into: TraceInto | None = None, differentiated: bool = False
+) -> tuple[Pass, ...]:
+    """The passes that a graph goes through before it is compiled.
+
+    Parameters
+    ----------
+    trace_into : callable, optional
+        How to run a function on symbolic tensors; without it ops are not expanded.
+    differentiated : bool
+        Whether no gradient will be asked of the graph any more.
+    """
+    expand: tuple[Pass, ...] = () if trace_into is None else (Expand(trace_into),)
+    return (
+        InlineCalls(),  # first, so that all others see through calls
+        *expand,  # after inlining: bodies expand too
+        DeadCode(),  # before work is spent on what nobody needs
+        Fold(),  # what is known now need not be simplified
+        Canonicalize(differentiated),  # one form of each thing for the passes below
+        Algebra(),  # simpler arithmetic, and less of it
+        CommonSubexpressions(),  # the passes above make equal nodes out of different ones
+        DeadCode(),  # last: they leave behind what they replaced
+    )
 
 
-def default_passes(trace_into: TraceInto | None = None) -> tuple[Pass, ...]:
-    """The default passes; with `trace_into` also the one that expands ops into simpler ops."""
-    if trace_into is None:
-        return DEFAULT
-    return (DEFAULT[0], Expand(trace_into), *DEFAULT[1:])  # after inlining: bodies expand too
+DEFAULT: tuple[Pass, ...] = default_passes()
 
 
 def run_pipeline(graph: Graph, passes: Sequence[Pass] = DEFAULT, verify: bool = False) -> Graph:
