@@ -126,9 +126,9 @@ def basic(kind: str, elements: int) -> dict[str, Call]:
     row, column = normal(10, side), normal(11, side, 1)
     match kind:
         case "sum":
-            return contest([x], tl.sum, lambda: np.add.reduce(x, axis=None))
+            return contest([x], lambda x: tl.sum(x), lambda: np.add.reduce(x, axis=None))
         case "max":
-            return contest([x], tl.max, lambda: np.maximum.reduce(x, axis=None))
+            return contest([x], lambda x: tl.max(x), lambda: np.maximum.reduce(x, axis=None))
         case "column_sum":
             return contest([x], lambda x: tl.sum(x, axis=0), lambda: np.add.reduce(x, axis=0))
         case "row_broadcast":
@@ -137,7 +137,9 @@ def basic(kind: str, elements: int) -> dict[str, Call]:
             return contest([x, column], lambda x, v: x + v, lambda: np.add(x, column, out=out))
         case _:
             y = normal(12, side, side)
-            return contest([x, y], lambda x, y: x.T + y, lambda: np.add(x.T, y, out=out))
+            return contest(
+                [x, y], lambda x, y: tl.matrix_transpose(x) + y, lambda: np.add(x.T, y, out=out)
+            )
 
 
 BASIC_KINDS = {
