@@ -17,6 +17,7 @@ Conventions of all rules: inputs first, then the attributes, both by position.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
@@ -283,6 +284,12 @@ class Op:
 _REGISTRY: dict[str, Op] = {}
 
 
+@functools.cache
+def _evaluate(source: str) -> Callable[..., tuple[Any, ...]]:
+    """The function that is written in `source`, one for all ops that keep the same."""
+    return eval(source)  # type: ignore[no-any-return]
+
+
 def build_save(
     n_inputs: int | None, n_outputs: int | None, saves: Sequence[Saved]
 ) -> Callable[..., tuple[Any, ...]]:
@@ -318,7 +325,7 @@ def build_save(
         else:
             parts.append(f"x{item}" if item >= 0 else f"y{OUT - item}")
     source = f"lambda {', '.join(names)}: ({', '.join(parts)},)"
-    return eval(source)  # type: ignore[no-any-return]
+    return _evaluate(source)
 
 
 def define_op(

@@ -9,8 +9,10 @@ The op files fill the tensor class: `attach_method("__add__", make_binary(ADD))`
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, TypeAlias
 from weakref import ref
 
@@ -130,7 +132,7 @@ def is_operand(x: Any) -> bool:
 # Generated closures. {first} and {second} are the operands in the op's order.
 
 _BINARY = """
-def {name}(a, b):
+def operator(a, b):
     {guard}
     if busy[0]:
         return slow(a, b)
@@ -182,7 +184,7 @@ _BINARY_RECORD = """
 """
 
 _UNARY = """
-def {name}(a):
+def operator(a):
     {guard}
     if busy[0]:
         return slow(a)
@@ -272,7 +274,6 @@ def make_binary(
     elif is_recorded(op):
         record = _BINARY_RECORD.format(**order)
     source = _BINARY.format(
-        name=f"{'r' if reflected else ''}{op.name}",
         guard=_GUARD_METHOD if method or reflected else _GUARD_FUNCTION,
         dtypes=" or (dtype is not f32 and dtype is not f64)",
         early=early,
@@ -280,7 +281,8 @@ def make_binary(
         x=order["x"],
         y=order["y"],
     )
-    made: Callable[..., Tensor] = _compile(op, source, slow)
+    name = f"r{op.name}" if reflected else op.name
+    made: Callable[..., Tensor] = _compile(op, name, source, slow)
     return made
 
 
@@ -296,27 +298,33 @@ def make_unary(op: Op) -> Callable[[Any], Tensor]:
     elif is_recorded(op):
         record = _UNARY_RECORD
     source = _UNARY.format(
-        name=op.name,
         guard=_GUARD_UNARY,
         dtypes="if dtype is not f32 and dtype is not f64:\n        return slow(a)",
         early=early,
         record=record,
     )
-    made: Callable[..., Tensor] = _compile(op, source, slow)
+    made: Callable[..., Tensor] = _compile(op, op.name, source, slow)
     return made
 
 
-def _compile(op: Op, source: str, slow: Callable[..., Any]) -> Any:
-    """The function that `source` defines."""
+@functools.cache
+def _code(source: str) -> CodeType:
+    """The code of a template, compiled once for all ops that share it."""
+    return compile(source, "<operator>", "exec")
+
+
+def _compile(op: Op, name: str, source: str, slow: Callable[..., Any]) -> Any:
+    """The function `operator` that `source` defines, under the name that tracebacks show."""
     scope: dict[str, Any] = {
         "op": op, "kernel": op.kernel, "save": op.save, "slow": slow, "busy": BUSY, "state": STATE,
         "Tensor": Tensor, "Node": Node, "ndarray": np.ndarray, "asarray": np.asarray, "join": join,
         "meet": meet, "next_serial": next_serial, "ref": ref, "f32": _FLOAT32, "f64": _FLOAT64,
         "constant": constant, "is_operand": is_operand,
     }  # fmt: skip
-    before = set(scope)
-    exec(compile(source, f"<operator {op.name}>", "exec"), scope)
-    (made,) = (scope[name] for name in scope if name not in before and name != "__builtins__")
+    exec(_code(source), scope)
+    made = scope["operator"]
+    made.__name__ = made.__qualname__ = name
+    made.__code__ = made.__code__.replace(co_name=name, co_qualname=name)
     return made
 
 
