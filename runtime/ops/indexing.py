@@ -71,8 +71,10 @@ def parse_key(key: Any, shape: Shape) -> Key:
     entries: list[int | SliceEntry | None] = []
     arrays: list[IndexArray] = []
     advanced: list[int] = []
-    axis = kept = 0
+    axis = kept = target = 0
     for number, item in enumerate(items):
+        if item is Ellipsis:
+            continue
         if item is None:
             entries.append(None)
             kept += 1
@@ -81,6 +83,7 @@ def parse_key(key: Any, shape: Shape) -> Key:
             entries.append(canonical_slice(item, shape[axis]))
             axis, kept = axis + 1, kept + 1
             continue
+        target = target if advanced else kept
         advanced.append(number)
         if isinstance(item, int):
             entries.append(canonical_int(item, shape[axis], axis))
@@ -93,7 +96,7 @@ def parse_key(key: Any, shape: Shape) -> Key:
     if not arrays:
         return Key(strip_full(entries))
     adjacent = advanced[-1] - advanced[0] + 1 == len(advanced)
-    return Key(strip_full(entries), tuple(arrays), advanced[0] if adjacent else 0)
+    return Key(strip_full(entries), tuple(arrays), target if adjacent else 0)
 
 
 def _parts(key: Any) -> tuple[Any, ...]:
@@ -161,7 +164,10 @@ def _index_tensors(item: Any, shape: Shape, axis: int) -> list[Tensor]:
 
 
 def _expand_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
-    """The items with full slices in place of the ellipsis."""
+    """The items with full slices for the places that are left out, at the ellipsis or at the end.
+
+    The ellipsis stays before its slices: even if it stands for none, it parts what is around it.
+    """
     used = 0
     ellipses = []
     for number, item in enumerate(items):
@@ -179,7 +185,7 @@ def _expand_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
     full = [slice(None)] * (len(shape) - used)
     if not ellipses:
         return items + full
-    return items[: ellipses[0]] + full + items[ellipses[0] + 1 :]
+    return items[: ellipses[0] + 1] + full + items[ellipses[0] + 1 :]
 
 
 # --- reading ---------------------------------------------------------------------------------

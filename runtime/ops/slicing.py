@@ -36,6 +36,7 @@ SliceEntry: TypeAlias = tuple[str, int | None, int | None, int | None]
 BasicIndex: TypeAlias = tuple[int | SliceEntry | None, ...]
 
 FULL: SliceEntry = ("slice", None, None, None)
+EMPTY: SliceEntry = ("slice", 0, 0, 1)
 
 
 @lru_cache(maxsize=4096)
@@ -53,6 +54,8 @@ def canonical_slice(given: slice, extent: int) -> SliceEntry:
     if given.step is not None and given.step.__index__() == 0:
         raise ArgumentError("index: the step of a slice must not be zero")
     start, stop, step = given.indices(extent)
+    if not range(start, stop, step):
+        return EMPTY if extent else FULL
     if (start, stop, step) == (0, extent, 1):
         return FULL
     return ("slice", start, None if stop < 0 else stop, step)
