@@ -16,7 +16,7 @@ import numpy as np
 from tapeline.runtime.errors import LeakedTensorError
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.record import Node, TapeSet, join, meet, record_joint, record_one
-from tapeline.runtime.tensor import Tensor, wrap
+from tapeline.runtime.tensor import Tensor, new_tensor, wrap
 
 _ndarray = np.ndarray
 
@@ -168,9 +168,12 @@ def _finish_joint(
 
 
 def _bind_arrays(op: Op, inputs: Sequence[Any], attrs: Attrs) -> Any:
-    """`bind` where some input is an array: all arrays run raw, mixed ones as tensors."""
+    """`bind` where some input is an array: all arrays run raw, mixed ones as tensors.
+
+    To a trace such an array is a constant: a gradient rule made it.
+    """
     if any(type(item) is Tensor for item in inputs):
-        tensors = [i if type(i) is Tensor else wrap(np.asarray(i)) for i in inputs]
+        tensors = [i if type(i) is Tensor else new_tensor(np.asarray(i)) for i in inputs]
         return bind(op, tensors, attrs)
     return op.kernel(*inputs, *attrs)
 
