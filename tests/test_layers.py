@@ -35,6 +35,7 @@ COMPILER_LAYERS = (
     ("executable",),
     ("compiled",),
     ("concrete", "inspect"),
+    ("native",),
     ("function",),
 )
 """The same for `compiler`."""
