@@ -45,10 +45,11 @@ Mask = tuple[int, ...]
 """Positions of inputs, ascending."""
 
 _PASSES = default_passes(trace_into)
+_LAST_PASSES = default_passes(trace_into, differentiated=True)
 
 
 def optimize(graph: Graph) -> Graph:
-    """The graph after all passes."""
+    """The graph after all passes; it may still be differentiated."""
     return run_pipeline(graph, _PASSES)
 
 
@@ -84,7 +85,7 @@ class Compiled(NativeCallable):
         """The graph after all passes."""
         with self._lock:
             if self._optimized is None:
-                self._optimized = optimize(self.graph)
+                self._optimized = run_pipeline(self.graph, _LAST_PASSES)
             return self._optimized
 
     def executable(self, arrays: Sequence[Array] | None = None) -> Executable:

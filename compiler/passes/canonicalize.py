@@ -11,7 +11,7 @@ import numpy as np
 from tapeline.compiler.ir.graph import Graph, attrs_key, infer_spec
 from tapeline.compiler.ir.structure_ops import CONSTANT
 from tapeline.compiler.passes.base import PassResult
-from tapeline.compiler.passes.rewrite import Match, Rule, RuleSet
+from tapeline.compiler.passes.rewrite import GeneralRule, Match, Rule, RuleSet
 from tapeline.runtime.op import Op, Reduction, Trait
 from tapeline.runtime.ops.cast import CAST, IDENTITY, STOP_GRADIENT
 from tapeline.runtime.ops.permuting import FLIP, PERMUTE_DIMS
@@ -48,8 +48,6 @@ class Canonicalize:
 
 def _constant_to_the_right(m: Match) -> int | None:
     """c + x is x + c."""
-    if len(m.inputs) != 2 or not m.op.has(Trait.COMMUTATIVE):
-        return None
     x, y = m.inputs
     if m.is_a(x, CONSTANT) and not m.is_a(y, CONSTANT):
         return m.make(m.op, y, x, attrs=m.attrs)
@@ -58,7 +56,7 @@ def _constant_to_the_right(m: Match) -> int | None:
 
 def _broadcast_later(m: Match) -> int | None:
     """f(broadcast(x), y) is f(x, y), broadcast afterwards if need be, for an elementwise f."""
-    if not m.op.has(Trait.ELEMENTWISE) or not any(m.is_a(i, BROADCAST_TO) for i in m.inputs):
+    if not any(m.is_a(i, BROADCAST_TO) for i in m.inputs):
         return None
     inputs = tuple(m.inputs_of(i)[0] if m.is_a(i, BROADCAST_TO) else i for i in m.inputs)
     specs = tuple(m.graph.specs[i] for i in inputs)
@@ -72,8 +70,7 @@ def _broadcast_later(m: Match) -> int | None:
 def _reduction_of_single_elements(m: Match) -> int | None:
     """A reduction over axes of extent 1 is a reshape; not a float sum, which turns -0.0 to 0.0."""
     lowering = m.op.lowering
-    if not isinstance(lowering, Reduction) or lowering.kind in ("argmax", "argmin"):
-        return None
+    assert isinstance(lowering, Reduction)
     x = m.operand_spec(0)
     axes = cast(tuple[int, ...], m.attrs[0])
     single = all(x.shape[axis] == 1 for axis in axes)
@@ -169,10 +166,15 @@ def _shape(m: Match) -> Shape:
     return _spec(m).static_shape
 
 
-_GENERAL: tuple[Rule, ...] = (
-    _constant_to_the_right,
-    _broadcast_later,
-    _reduction_of_single_elements,
+def _keeps_elements(op: Op) -> bool:
+    """Whether a reduction of one element gives that element."""
+    return isinstance(op.lowering, Reduction) and op.lowering.kind not in ("argmax", "argmin")
+
+
+_GENERAL: tuple[GeneralRule, ...] = (
+    GeneralRule(lambda op: op.n_inputs == 2 and op.has(Trait.COMMUTATIVE), _constant_to_the_right),
+    GeneralRule(lambda op: op.has(Trait.ELEMENTWISE), _broadcast_later),
+    GeneralRule(_keeps_elements, _reduction_of_single_elements),
 )
 
 _BY_OP: dict[Op, Sequence[Rule]] = {

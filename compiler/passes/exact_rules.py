@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.compiler.passes.rewrite import Match, Rule
+from tapeline.compiler.passes.rewrite import GeneralRule, Match, Rule
 from tapeline.runtime.op import Op, Trait
 from tapeline.runtime.ops.arithmetic import ADD, DIVIDE, FLOOR_DIVIDE, MULTIPLY, SUBTRACT
 from tapeline.runtime.ops.bits import (
@@ -38,22 +38,19 @@ from tapeline.runtime.ops.signs import ABS, NEGATIVE
 _INTS = "iu"
 
 
-def apply_twice(m: Match) -> int | None:
+def _apply_twice(m: Match) -> int | None:
     """f(f(x)) is x for an involution, and f(x) for an idempotent op."""
-    if len(m.inputs) != 1 or not m.is_a(m.inputs[0], m.op):
-        return None
     inner = m.inputs[0]
-    if m.graph.attrs[inner] != m.attrs:
+    if not m.is_a(inner, m.op) or m.graph.attrs[inner] != m.attrs:
         return None
     if m.op.has(Trait.INVOLUTION):
         return m.or_none(m.inputs_of(inner)[0])
     return m.or_none(inner) if m.op.has(Trait.IDEMPOTENT) else None
 
 
-def neutral_operand(m: Match) -> int | None:
+def _neutral_operand(m: Match) -> int | None:
     """x + -0.0, x * 1, x & True, max(x, -inf) are x, as the op's `identity` says."""
-    if m.op.identity is None or len(m.inputs) != 2 or not m.op.has(Trait.ELEMENTWISE):
-        return None
+    assert m.op.identity is not None
     for k in (1, 0):
         value = m.uniform(m.inputs[k])
         if value is not None and m.fits(m.inputs[1 - k]) and _is_exactly(value, m.op.identity):
@@ -258,7 +255,18 @@ def _small_int_power(m: Match) -> int | None:
         square = m.make(SQUARE, square)
 
 
-GENERAL_RULES: tuple[Rule, ...] = (apply_twice, neutral_operand)
+def _may_repeat(op: Op) -> bool:
+    return op.n_inputs == 1 and (op.has(Trait.INVOLUTION) or op.has(Trait.IDEMPOTENT))
+
+
+def _has_neutral_operand(op: Op) -> bool:
+    return op.n_inputs == 2 and op.identity is not None and op.has(Trait.ELEMENTWISE)
+
+
+GENERAL_RULES: tuple[GeneralRule, ...] = (
+    GeneralRule(_may_repeat, _apply_twice),
+    GeneralRule(_has_neutral_operand, _neutral_operand),
+)
 
 EXACT_RULES: dict[Op, Sequence[Rule]] = {
     ADD: (_add_of_negative, _join_int_constants),

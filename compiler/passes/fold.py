@@ -45,11 +45,16 @@ class Fold:
                 values = parts.get(graph.inputs[node_id][0])
                 if values is None:
                     return None
-                array = values[cast(int, graph.attrs[node_id][0])]
-                return work.target.add_constant(array, location)
-            arrays = [work.target.constant_value(i) for i in work.inputs(node_id)]
+                part = values[cast(int, graph.attrs[node_id][0])]
+                return work.target.add_constant(part, location)
+            arrays: list[npt.NDArray[Any]] = []
+            for i in work.inputs(node_id):
+                array = work.target.constant_value(i)
+                if array is None:
+                    return None
+                arrays.append(array)
             spec = graph.specs[node_id]
-            if any(a is None for a in arrays) or not self._is_worth_it(spec, arrays):
+            if not self._is_worth_it(spec, arrays):
                 return None
             value = _run_kernel(op, arrays, graph.attrs[node_id], spec)
             if value is not None and isinstance(spec, tuple):
@@ -59,12 +64,12 @@ class Fold:
 
         return rebuild(graph, rewrite)
 
-    def _is_worth_it(self, spec: NodeSpec, arrays: Sequence[npt.NDArray[Any] | None]) -> bool:
+    def _is_worth_it(self, spec: NodeSpec, arrays: Sequence[npt.NDArray[Any]]) -> bool:
         specs = spec if isinstance(spec, tuple) else (spec,)
         if any(None in s.shape for s in specs):
             return False
         size = sum(s.nbytes for s in specs)
-        given = sum(a.nbytes for a in arrays if a is not None)
+        given = sum(array.nbytes for array in arrays)
         return size <= self.free or (size <= self.limit and size <= given)
 
 

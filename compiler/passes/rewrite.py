@@ -107,12 +107,24 @@ Rule: TypeAlias = Callable[[Match], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class RuleSet:
-    """Rules for every op, and rules for one op each; they are tried in order, general ones
-    first."""
+class GeneralRule:
+    """A rule for all ops of a kind."""
 
-    general: Sequence[Rule]
+    applies_to: Callable[[Op], bool]
+    rule: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """Rules for kinds of ops, and rules for one op each; tried in order, general ones first."""
+
+    general: Sequence[GeneralRule]
     by_op: Mapping[Op, Sequence[Rule]]
+
+    def rules_for(self, op: Op) -> tuple[Rule, ...]:
+        """The rules to try on uses of an op."""
+        general = [entry.rule for entry in self.general if entry.applies_to(op)]
+        return (*general, *self.by_op.get(op, ()))
 
     def run(self, graph: Graph) -> PassResult:
         """The graph with every pure node replaced that a rule applies to, in one walk."""
@@ -124,8 +136,8 @@ class _Walk:
     """One application of a rule set to a graph."""
 
     def __init__(self, rules: RuleSet, source: Graph) -> None:
-        self.general = tuple(rules.general)
-        self.by_op = {op: (*rules.general, *listed) for op, listed in rules.by_op.items()}
+        self.rules = rules
+        self.rules_of_op: dict[Op, tuple[Rule, ...]] = {}
         self.source = source
         self.graph = source
         self.uses: dict[int, int] = {}
@@ -139,12 +151,19 @@ class _Walk:
         """What stands for a node of the source, or None to copy it."""
         source = self.source
         op, spec = source.ops[node_id], source.specs[node_id]
-        if not source.inputs[node_id] or not op.is_pure or op.subgraphs or isinstance(spec, tuple):
+        if not self._rules_for(op) or not source.inputs[node_id] or isinstance(spec, tuple):
             return None
         self.graph = work.target
         self._count_uses(work, node_id)
         inputs, location = work.inputs(node_id), source.locations[node_id]
         return self.replacement(Match(self, op, inputs, source.attrs[node_id], spec, location))
+
+    def _rules_for(self, op: Op) -> tuple[Rule, ...]:
+        found = self.rules_of_op.get(op)
+        if found is None:
+            usable = op.is_pure and not op.subgraphs
+            found = self.rules_of_op[op] = self.rules.rules_for(op) if usable else ()
+        return found
 
     def _count_uses(self, work: Rebuild, end: int) -> None:
         for i in range(self._counted, end):
@@ -155,7 +174,7 @@ class _Walk:
 
     def replacement(self, match: Match) -> int | None:
         """What the first rule that applies puts in the place of a match."""
-        for rule in self.by_op.get(match.op, self.general):
+        for rule in self._rules_for(match.op):
             found = rule(match)
             if found is not None and match.fits(found):
                 return found
