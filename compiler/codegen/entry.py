@@ -102,11 +102,11 @@ class EntrySpec:
     guards: tuple[CellGuard, ...] = ()
     same: tuple[int, ...] | None = None
     """Per arg the number of the first arg that is the same object; None: nobody cares."""
-    on_error: Callable[[int], Any] | None = None
     long_running: bool = False
     """The GIL is released while the code runs, so it must not call Python."""
     run: str = "run"
     name: str = "entry"
+    on_error: Callable[[int], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

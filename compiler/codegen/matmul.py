@@ -25,6 +25,8 @@ FLOAT_TYPES: Mapping[str, str] = {"float32": "float", "float64": "double"}
 _LETTERS = {"float32": "s", "float64": "d"}
 _INLINE_LIMIT = 32
 _INT32_MAX = 2**31 - 1
+_BLAS_THREADS_ABOVE = 1 << 18
+"""BLAS runs larger products on threads of its own, so a batch of them is not split further."""
 
 
 def supports_matmul(dtype: DType) -> bool:
@@ -184,8 +186,9 @@ class Frame:
         )
         product = self.product
         count = product.batch_size
-        work = 2 * product.m * product.n * max(product.k, 1) * count
-        launch = Launch(function, tuple(self.values), count, 1, work)
+        one = product.m * product.n * max(product.k, 1)
+        grain = count if strategy == "gemm" and one > _BLAS_THREADS_ABOVE else 1
+        launch = Launch(function, tuple(self.values), count, grain, one * count)
         return Kernel(f"matmul {strategy} {product.m}x{product.k}x{product.n}", (launch,))
 
 

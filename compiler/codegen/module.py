@@ -15,8 +15,14 @@ from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
 from tapeline.compiler.codegen.kernels import emit_nest
 from tapeline.compiler.codegen.lower import matrix_operand
 from tapeline.compiler.codegen.matmul import emit_matmul, matmul_symbols
-from tapeline.compiler.codegen.nest import Kernel, KernelFunction, SlotValue
+from tapeline.compiler.codegen.nest import Kernel, KernelFunction, Launch, SlotValue
 from tapeline.compiler.codegen.parts import ModuleParts
+from tapeline.compiler.codegen.pool import (
+    PARALLEL,
+    PARALLEL_DECLARATION,
+    chunk_limit,
+    pool_symbols,
+)
 from tapeline.compiler.codegen.program import (
     HostStep,
     MatmulStep,
@@ -60,7 +66,7 @@ class _Assembler:
         self.constants: dict[int, None] = {}
         self.hosts: list[HostStep] = []
         self.count = 0
-        self.uses_blas = False
+        self.symbols: dict[str, int] = {}
 
     def run(self) -> Module:
         kernels = [self._kernel(number, step) for number, step in enumerate(self.program.steps)]
@@ -74,17 +80,16 @@ class _Assembler:
             else:
                 self._call_kernel(kernel, step, pointers, arena.scratch[number])
         text = self._text(arena, kernels)
-        symbols = matmul_symbols() if self.uses_blas else {}
         return Module(
             text, self.program, tuple(kernels), arena, tuple(self.constants), tuple(self.hosts),
-            symbols,
+            self.symbols,
         )  # fmt: skip
 
     def _kernel(self, number: int, step: ProgramStep) -> Kernel | None:
         if isinstance(step, NestStep):
             return emit_nest(step.nest, self.target, f"k{number}")
         if isinstance(step, MatmulStep):
-            self.uses_blas = True
+            self.symbols |= matmul_symbols()
             a, b, out = (matrix_operand(placed) for placed in (step.a, step.b, step.out))
             return emit_matmul(a, b, out, self.target)
         return None
@@ -128,7 +133,20 @@ class _Assembler:
             name = self._function(launch.function)
             for slot, value in enumerate(launch.values):
                 self._store(slot, value, buffers, pointers, scratch)
-            self.lines.append(f"  call void @{name}(ptr %A, i64 0, i64 {launch.extent})")
+            self._launch(name, launch)
+
+    def _launch(self, name: str, launch: Launch) -> None:
+        """The call of a kernel, by all threads where that is worth it."""
+        extent, grain = launch.extent, launch.grain
+        limit = chunk_limit(extent, grain, launch.work)
+        symbols = pool_symbols() if limit > 1 else {}
+        if symbols:
+            self.symbols |= symbols
+            self.parts.declare(PARALLEL_DECLARATION)
+            numbers = f"i64 {extent}, i64 {grain}, i64 {limit}"
+            self.lines.append(f"  call void @{PARALLEL}(ptr @{name}, ptr %A, {numbers})")
+        else:
+            self.lines.append(f"  call void @{name}(ptr %A, i64 0, i64 {extent})")
 
     def _store(
         self, slot: int, value: SlotValue, buffers: Sequence[int], pointers: dict[int, str],
