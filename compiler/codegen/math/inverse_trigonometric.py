@@ -24,7 +24,9 @@ def arcsin(m: Floats, x: Value) -> Value:
     upper, z, s, series = _arcsin_terms(m, x)
     high, low = m.parts(HALF_PI, 2)
     product = m.mul(s, z)
-    large = m.add(m.fma(s, -2.0, high), m.fma(m.mul(product, -2.0), series, low))
+    lead = m.fma(s, -2.0, high)
+    lost = m.add(m.fma(s, -2.0, m.sub(high, lead)), low)
+    large = m.add(lead, m.fma(m.mul(product, -2.0), series, lost))
     return m.copysign(m.select(upper, large, m.fma(product, series, s)), x)
 
 

@@ -36,8 +36,8 @@ def _helper_text() -> str:
         bytes=_TABLE_BYTES,
         items=", ".join(f"i8 {byte}" for byte in digits),
         offset=_PADDING - 1077,
-        last=_TABLE_BYTES - 32,
-        half=1 << 253,
+        last=_TABLE_BYTES - 24,
+        half=1 << 189,
         high=literal(high, "f8"),
         low=literal(HALF_PI - high, "f8"),
         unit=literal(2.0**-62, "f8"),
@@ -45,7 +45,7 @@ def _helper_text() -> str:
     )
 
 
-# The 53 bits of x times a window of 256 bits of 2/pi, chosen so that bit 254 of the product counts
+# The 53 bits of x times a window of 192 bits of 2/pi, chosen so that bit 190 of the product counts
 # quarter turns. The rest is a signed fraction, whose leading 128 bits are multiplied by pi/2.
 _TEXT = """\
 @{name}_digits = private unnamed_addr constant [{bytes} x i8] [{items}]
@@ -68,20 +68,19 @@ lane:
   %shift = and i64 %first, 7
   %place = sub i64 {last}, %byte
   %address = getelementptr i8, ptr @{name}_digits, i64 %place
-  %window = load i256, ptr %address, align 1
-  %shift.wide = zext i64 %shift to i256
-  %aligned = shl i256 %window, %shift.wide
-  %mantissa.wide = zext i64 %mantissa to i256
-  %turns = mul i256 %aligned, %mantissa.wide
-  %nearest = add i256 %turns, {half}
-  %whole = lshr i256 %nearest, 254
-  %q = trunc i256 %whole to i64
-  %whole.back = shl i256 %whole, 254
-  %rest = sub i256 %turns, %whole.back
-  %lead.wide = lshr i256 %rest, 192
-  %lead = trunc i256 %lead.wide to i64
-  %follow.wide = lshr i256 %rest, 128
-  %follow = trunc i256 %follow.wide to i64
+  %window = load i192, ptr %address, align 1
+  %shifted = shl i64 %mantissa, %shift
+  %factor = zext i64 %shifted to i192
+  %turns = mul i192 %window, %factor
+  %nearest = add i192 %turns, {half}
+  %whole = lshr i192 %nearest, 190
+  %q = trunc i192 %whole to i64
+  %whole.back = shl i192 %whole, 190
+  %rest = sub i192 %turns, %whole.back
+  %lead.wide = lshr i192 %rest, 128
+  %lead = trunc i192 %lead.wide to i64
+  %follow.wide = lshr i192 %rest, 64
+  %follow = trunc i192 %follow.wide to i64
   %lead.f = sitofp i64 %lead to double
   %lead.back = fptosi double %lead.f to i64
   %lead.lost = sub i64 %lead, %lead.back

@@ -89,7 +89,11 @@ def tan(m: Floats, x: Value) -> Value:
     q, r, low = _reduce(m, x, low=True)
     assert low is not None
     odd, square = m.is_odd(q), m.mul(r, r)
-    tangent = m.add(r, m.fma(m.mul(r, square), m.fitted("tan", square), low))
+    tail = m.fma(m.mul(r, square), m.fitted("tan", square), low)
+    tangent = m.add(r, tail)
     ratio = m.div(m.select(odd, 1.0, tangent), m.select(odd, tangent, 1.0))
+    # Just above pi/4 the reciprocal has half the unit of the tangent: what the sum lost counts.
+    lost = m.add(m.sub(r, tangent), tail)
+    ratio = m.fma(m.mul(ratio, ratio), m.select(odd, m.neg(lost), 0.0), ratio)
     sign = m.int_op("xor", m.int_op("shl", q, m.bits - 1), m.sign_of(x))
     return m.flip_sign(ratio, sign)

@@ -227,3 +227,19 @@ def test_logaddexp_is_close_where_it_does_not_cancel(dtype: Any, rng: np.random.
 def test_call_names_an_unknown_dtype() -> None:
     with pytest.raises(TypeError, match="exp: the math library takes float32 and float64, not i4"):
         run_elementwise(emitter("exp"), [np.arange(4, dtype="i4")], "i4", 1)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_angles_almost_a_multiple_of_a_quarter_turn_keep_their_digits(
+    name: str, target: Target
+) -> None:
+    # The first one is nearer to a multiple of pi/2 than any other double.
+    x = np.array([6381956970095103 * 2.0**797, 1e22, 2.0**1023, -np.finfo("f8").max, 2.0**28])
+    actual = run_elementwise(emitter(name), [x], "f8", 8, target)
+    with mp.workprec(1300):
+        assert units_off(actual, [EXACT[name](mp.mpf(v)) for v in x.tolist()]).max() <= LIMIT
+    near = np.array([16367173 * 2.0**72, 12688.107, 3e38], dtype="f4")
+    actual = run_elementwise(emitter(name), [near], "f4", 16, target)
+    with mp.workprec(400):
+        assert units_off(actual, [EXACT[name](mp.mpf(v)) for v in near.tolist()]).max() <= LIMIT
