@@ -149,13 +149,15 @@ class DifferentiableGraph:
         op = self.op
         active = STATE.active
         if active is not None and STATE.handler is None:
-            watched = tuple(
-                position
-                for position, tensor in enumerate(inputs)
-                if tensor._node is not None and meet(tensor._node.tapes, active) is not None
-            )
+            watched = []
+            for position, tensor in enumerate(inputs):
+                node = tensor._node
+                if node is not None and (
+                    node.tapes is active or meet(node.tapes, active) is not None
+                ):
+                    watched.append(position)
             if watched:
-                op = self.recorded_op(watched)
+                op = self.recorded_op(tuple(watched))
         results = bind(op, inputs)
         if op.n_outputs is None:
             return (results,)

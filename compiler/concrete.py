@@ -68,6 +68,10 @@ class ConcreteFunction:
         graph.outputs += [node for _, node in cells]
         self._variables = tuple(r.variable for r in resources)
         self.differentiable = DifferentiableGraph(graph)
+        self.is_plain = (
+            not (self._hidden or self._assigned or self._cells) and self.result_shape == "single"
+        )
+        """Whether `differentiable` does all that a call with tensors does."""
 
     # ---- what it is made of
 
@@ -193,11 +197,10 @@ class ConcreteFunction:
             for _, source, is_variable in self._hidden
         ]
         outputs = self.differentiable(inputs)
-        count = self._n_results
-        for variable, value in zip(self._assigned, outputs[count:], strict=False):
+        first, last = self._n_results, self._n_results + len(self._assigned)
+        for variable, value in zip(self._assigned, outputs[first:last], strict=True):
             variable.assign(value)
-        count += len(self._assigned)
-        for target, value in zip(self._cells, outputs[count:], strict=True):
+        for target, value in zip(self._cells, outputs[last:], strict=True):
             cell: Tensor = tensors[target] if isinstance(target, int) else target.cell
             cell._value, cell._node = value._value, value._node
         return self.pack(*outputs)

@@ -20,7 +20,7 @@ from tapeline.compiler.codegen.native_call import (
     set_entry,
 )
 from tapeline.compiler.concrete import ConcreteFunction, trace
-from tapeline.compiler.frontend.signature import Call, Signature
+from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentTypeError
 from tapeline.runtime.spec import TensorSpec
@@ -68,18 +68,27 @@ class Function(NativeCallable, Generic[P, R]):
         self._has_entry: dict[Hashable, bool] = {}
         self._entry: NativeEntry | None = None
         self._slow = self._call
+        self._last: tuple[Callable[..., bool] | None, int, Any] = (None, 0, None)
+        """The last trace that was called, and the quick test for calls of its signature."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._call(*args, **kwargs)  # type: ignore[no-any-return]
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """A call by way of Python; what native entries leave over."""
+        matcher, count, concrete = self._last
+        if matcher is not None and not kwargs and len(args) == count and matcher(*args):
+            if concrete.is_plain:
+                return concrete.differentiable(args)[0]
+            return concrete.call(args)
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
         concrete = self._cache.get(call.key)
         if concrete is None:
             concrete = self._concrete(call)
-        elif call.key not in self._has_entry:
-            self._add_entry(concrete, call)
+        else:
+            if call.key not in self._has_entry:
+                self._add_entry(concrete, call)
+            self._last = build_matcher(call), len(call.args), concrete
         return concrete.call(call.tensors)
 
     def _add_entry(self, concrete: ConcreteFunction, call: Call) -> None:
@@ -155,6 +164,7 @@ class Function(NativeCallable, Generic[P, R]):
         with self._lock:
             set_entry(self, None)
             self._has_entry.clear()
+            self._last = (None, 0, None)
             self._cache.clear()
 
 

@@ -94,6 +94,7 @@ def function_entry(
         structure=structure,
         builder=builder,
         guards=tuple(guards),
+        recording=busy_guard(RECORDING),
         same=_aliases(call.args),
         on_error=executable.fail,
         long_running=is_long(executable),

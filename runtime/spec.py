@@ -27,14 +27,15 @@ _CANONICAL: dict[DType, DType] = {dtype: dtype for dtype in SUPPORTED_DTYPES}
 
 
 def canonical_dtype(dtype: npt.DTypeLike, argument: str = "dtype") -> DType:
-    """The one dtype object that stands for `dtype`; a `DTypeError` where Tapeline has no such
-    dtype."""
+    """The one dtype object, in the machine's byte order, that stands for `dtype`; a `DTypeError`
+    where Tapeline has no such dtype."""
     try:
         found = np.dtype(dtype)
     except TypeError:
         raise DTypeError(f"{argument}: {dtype!r} is no dtype; use one such as tl.float32") from None
-    if found in _CANONICAL:
-        return _CANONICAL[found]
+    canonical = _CANONICAL.get(found) or _CANONICAL.get(found.newbyteorder("="))
+    if canonical is not None:
+        return canonical
     names = ", ".join(d.name for d in SUPPORTED_DTYPES)
     raise DTypeError(f"{argument}: dtype {found} is not supported; Tapeline has {names}")
 

@@ -100,6 +100,9 @@ class EntrySpec:
     """Of the returned outputs; "call" passes them to `builder`, whose result is returned."""
     builder: Callable[..., Any] | None = None
     guards: tuple[CellGuard, ...] = ()
+    recording: CellGuard | None = None
+    """Holds while no tape records, and nodes of tensors mean nothing; without it tensors must have
+    no node."""
     same: tuple[int, ...] | None = None
     """Per arg the number of the first arg that is the same object; None: nobody cares."""
     long_running: bool = False
@@ -286,12 +289,28 @@ class _EntryWriter:
         else:
             cls = self.object(spec.tensor_class, "py_tensor_type")
             self.require_equal("ptr", self.field(argument, layout.OBJECT_TYPE), cls)
-            node = self.field(argument, layout.slot_offset(spec.tensor_class, "_node"))
-            self.require_equal("ptr", node, self.object(None, "py_none"))
+            self.check_node(self.field(argument, layout.slot_offset(spec.tensor_class, "_node")))
             array = self.field(argument, layout.slot_offset(spec.tensor_class, "_value"))
             self.check_array(array, arg.dtype, arg.shape)
             self.owned.append(array)
             self.checked.append((False, array))
+
+    def check_node(self, node: str) -> None:
+        """Leaves where a tape may know the value: it has a node, and some tape records."""
+        fn, recording = self.fn, self.spec.recording
+        none = self.object(None, "py_none")
+        if recording is None:
+            self.require_equal("ptr", node, none)
+            return
+        number = fn.number()
+        has_none = fn.compare("eq", node, none, "ptr")
+        fn.branch(has_none, f"free{number}", f"noded{number}")
+        fn.label(f"noded{number}")
+        place = self.address(f"py_{self.spec.name}_recording", recording.address)
+        self.kept.append(recording.holder)
+        self.require_equal("ptr", fn.load("ptr", place), self.object(recording.expected))
+        fn.jump(f"free{number}")
+        fn.label(f"free{number}")
 
     def check_number(self, kind: str, argument: str) -> None:
         """A Python float, or an int that fits; its value goes to the stack."""
@@ -339,8 +358,9 @@ class _EntryWriter:
                 self.checked.append((False, holder))
                 continue
             if cell.node_slot is not None:
-                node = self.field(holder, layout.slot_offset(type(cell.holder), cell.node_slot))
-                self.require_equal("ptr", node, self.object(None, "py_none"))
+                self.check_node(
+                    self.field(holder, layout.slot_offset(type(cell.holder), cell.node_slot))
+                )
             array = self.field(holder, layout.slot_offset(type(cell.holder), cell.slot))
             self.check_array(array, cell.dtype, cell.shape)
             self.owned.append(array)

@@ -21,6 +21,8 @@ from tapeline.runtime.errors import ArgumentTypeError
 from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor
 
+_MATCHED = 4
+"""Arguments that `build_matcher` compares by straight-line code."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -173,6 +175,31 @@ def _static_key(value: Any, kind: type) -> Hashable:
     if kind.__hash__ is by_identity and not isinstance(value, type):
         return _Identity(value)
     return value  # type: ignore[no-any-return]  # hashable, asked above
+
+
+def build_matcher(call: Call) -> Callable[..., bool] | None:
+    """A quick test of whether positional arguments have the key of `call`; None where there is
+    none.
+
+    It serves calls whose arguments are all tensors, by straight-line code.
+    """
+    if call.kwargs or not call.args or len(call.args) > _MATCHED:
+        return None
+    if any(type(value) is not Tensor for value in call.args):
+        return None
+    if len({id(value) for value in call.args}) != len(call.args):
+        return None
+    names = [f"a{k}" for k in range(len(call.args))]
+    tests = [
+        f"type({n}) is T and {n}._value.dtype is d{k} and {n}._value.shape == s{k}"
+        for k, n in enumerate(names)
+    ]
+    tests += [f"{a} is not {b}" for k, a in enumerate(names) for b in names[:k]]
+    scope: dict[str, Any] = {"T": Tensor}
+    for k, value in enumerate(call.args):
+        scope[f"d{k}"], scope[f"s{k}"] = value.dtype, value.shape
+    made: Callable[..., bool] = eval(f"lambda {', '.join(names)}: {' and '.join(tests)}", scope)
+    return made
 
 
 class _Identity:
