@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tapeline.runtime.errors import LeakedTensorError
+from tapeline.runtime.errors import LeakedTensorError, TapelineError
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.record import Node, TapeSet, join, meet, record_joint, record_one
+from tapeline.runtime.spec import spec_of
 from tapeline.runtime.tensor import Tensor, new_tensor, wrap
 
 _ndarray = np.ndarray
@@ -112,7 +113,7 @@ def bind(op: Op, inputs: Sequence[Any], attrs: Attrs = ()) -> Any:
         try:
             results = op.kernel(*values, *attrs)
         except Exception:
-            _reject_leaked(op, values)
+            _explain_failure(op, values, attrs)
             raise
     if op.n_outputs is not None:
         return _finish_joint(op, inputs, attrs, values, results)
@@ -178,11 +179,17 @@ def _bind_arrays(op: Op, inputs: Sequence[Any], attrs: Attrs) -> Any:
     return op.kernel(*inputs, *attrs)
 
 
-def _reject_leaked(op: Op, values: Sequence[Any]) -> None:
-    """Explain a failed kernel by the symbolic value that it met, if it met one."""
+def _explain_failure(op: Op, values: Sequence[Any], attrs: Attrs) -> None:
+    """Say in our own words why a kernel failed, if it met a symbolic value or does not fit."""
     for value in values:
         if type(value) is not _ndarray:
             raise LeakedTensorError(
                 f"{op.name}: a symbolic tensor of a trace, {value!r}, was used outside of it; "
                 "return it from the traced function and use what the call returns"
             )
+    try:
+        op.infer(*[spec_of(value.shape, value.dtype) for value in values], *attrs)
+    except TapelineError as error:
+        raise error from None
+    except Exception:
+        return  # what the kernel said is as good

@@ -142,7 +142,10 @@ def operator(a, b):
     if dtype is not y.dtype{dtypes}:
         return slow(a, b)
     {early}
-    r = kernel({x}, {y})
+    try:
+        r = kernel({x}, {y})
+    except Exception:
+        return slow(a, b)
     if type(r) is not ndarray:
         r = asarray(r)
     z = Tensor()
@@ -192,7 +195,10 @@ def operator(a):
     dtype = x.dtype
     {dtypes}
     {early}
-    r = kernel(x)
+    try:
+        r = kernel(x)
+    except Exception:
+        return slow(a)
     if type(r) is not ndarray:
         r = asarray(r)
     z = Tensor()
@@ -275,7 +281,7 @@ def make_binary(
         record = _BINARY_RECORD.format(**order)
     source = _BINARY.format(
         guard=_GUARD_METHOD if method or reflected else _GUARD_FUNCTION,
-        dtypes=" or (dtype is not f32 and dtype is not f64)",
+        dtypes=" or (dtype is not f32 and dtype is not f64)" if "f" in op.kinds else " or True",
         early=early,
         record=record,
         x=order["x"],
@@ -299,7 +305,11 @@ def make_unary(op: Op) -> Callable[[Any], Tensor]:
         record = _UNARY_RECORD
     source = _UNARY.format(
         guard=_GUARD_UNARY,
-        dtypes="if dtype is not f32 and dtype is not f64:\n        return slow(a)",
+        dtypes=(
+            "if dtype is not f32 and dtype is not f64:\n        return slow(a)"
+            if "f" in op.kinds
+            else "return slow(a)"
+        ),
         early=early,
         record=record,
     )

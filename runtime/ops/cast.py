@@ -181,7 +181,25 @@ attach_method("conj", _conj)
 def _cast_kernel(x: Any, dtype: DType) -> Any:
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         x = x.real
+    if x.dtype.kind == "f" and dtype.kind in "iu":
+        return _float_to_int(x, dtype)
     return x.astype(dtype)
+
+
+def _float_to_int(x: Any, dtype: DType) -> Any:
+    """As compiled code does it: NaN becomes 0, what is out of range the nearest int.
+
+    NumPy leaves these to the processor, and warns.
+    """
+    least, greatest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    too_low, too_high = x <= float(least) - 1.0, x >= float(greatest) + 1.0
+    outside = too_low | too_high | np.isnan(x)
+    if not outside.any():
+        return x.astype(dtype)
+    result = np.where(outside, 0, x).astype(dtype)
+    result[too_low] = least
+    result[too_high] = greatest
+    return result
 
 
 def _cast_infer(x: TensorSpec, dtype: DType) -> TensorSpec:
@@ -219,7 +237,8 @@ install_conversions(cast=_cast)
 def astype(x: TensorLike, dtype: npt.DTypeLike, /, *, copy: bool = True) -> Tensor:
     """The values in another dtype.
 
-    Floats become ints by dropping the fraction; complex numbers become real by dropping the
+    Floats become ints by dropping the fraction, NaN becomes 0, and a float beyond the ints the
+    nearest one; complex numbers become real by dropping the
     imaginary part; what is not 0 becomes True. Gradients pass between floats and complex numbers.
 
     Parameters

@@ -17,6 +17,7 @@ from tapeline.runtime.ops.pointwise import (
     emit_call,
     unbroadcast,
 )
+from tapeline.runtime.ops.promotion import promote_to_float
 from tapeline.runtime.ops.special import SIGMOID
 from tapeline.runtime.tensor import Tensor, TensorLike, register_ufunc
 
@@ -374,7 +375,7 @@ LOGADDEXP = define_pointwise(
     ulp=(3.0, 3.0),
 )
 
-_logaddexp = make_binary(LOGADDEXP)
+_logaddexp = make_binary(LOGADDEXP, promote=promote_to_float)
 
 
 def logaddexp(x1: TensorLike, x2: TensorLike, /) -> Tensor:

@@ -27,7 +27,12 @@ from tapeline.runtime.ops.pointwise import (
     emit_call,
     unbroadcast,
 )
-from tapeline.runtime.ops.promotion import bool_as_int8, dtype_or_type, weak_or_tensor
+from tapeline.runtime.ops.promotion import (
+    bool_as_int8,
+    dtype_or_type,
+    promote_to_float,
+    weak_or_tensor,
+)
 from tapeline.runtime.tensor import (
     Tensor,
     TensorLike,
@@ -107,7 +112,7 @@ def power(x1: TensorLike, x2: TensorLike, /) -> Tensor:
         simple = _SIMPLE_POWERS.get(exponent) if type(exponent) in (int, float) else None
         op, inputs = (POWER, operands) if simple is None else (get_op(simple), operands[:1])
         return apply(op, *inputs)
-    if type(exponent) is int and exponent < 0:
+    if type(exponent) is int and exponent < 0 and dtype.kind != "u":
         raise ArgumentError(
             f"power: ints cannot be raised to the negative int {exponent}; use a float exponent, "
             f"or convert the base with tl.astype"
@@ -376,7 +381,7 @@ HYPOT = define_pointwise(
     ulp=(1.5, 1.5),
 )
 
-_hypot = make_binary(HYPOT)
+_hypot = make_binary(HYPOT, promote=promote_to_float)
 
 
 def hypot(x1: TensorLike, x2: TensorLike, /) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.op import Op, get_op
-from tapeline.runtime.operators import constant, promote, promoted_dtype
+from tapeline.runtime.operators import constant, promote, promote_one, promoted_dtype
 from tapeline.runtime.spec import DType
 from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor
 
@@ -38,6 +38,16 @@ def promote_to_divide(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     if promoted_dtype(dtype_or_type(a), dtype_or_type(b)).kind in "biu":
         return as_tensor(a, _FLOAT64), as_tensor(b, _FLOAT64)
     return promote(op, a, b)
+
+
+def promote_to_float(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Functions of floats: each int becomes a float by itself, so int8 and uint16 make float32."""
+    a, b = weak_or_tensor(op, a), weak_or_tensor(op, b)
+    return promote(op, _as_float(op, a), _as_float(op, b))
+
+
+def _as_float(op: Op, x: Any) -> Any:
+    return promote_one(op, x) if type(x) is Tensor else x
 
 
 def bool_as_int8(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,7 @@ from tapeline.runtime.ops.pointwise import (
     unbroadcast,
     zero_like,
 )
+from tapeline.runtime.ops.promotion import promote_to_float
 from tapeline.runtime.spec import DType, Shape, TensorSpec, broadcast_shapes, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
 
@@ -354,7 +355,7 @@ COPYSIGN = define_pointwise(
     domain=(0.5, 3.0),
 )
 
-_copysign = make_binary(COPYSIGN)
+_copysign = make_binary(COPYSIGN, promote=promote_to_float)
 
 
 def copysign(x1: TensorLike, x2: TensorLike, /) -> Tensor:

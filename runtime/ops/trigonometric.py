@@ -17,6 +17,7 @@ from tapeline.runtime.ops.pointwise import (
     unbroadcast,
 )
 from tapeline.runtime.ops.powers import SQRT
+from tapeline.runtime.ops.promotion import promote_to_float
 from tapeline.runtime.tensor import Tensor, TensorLike, register_ufunc
 
 # -- sin, cos, tan ---------------------------------------------------------------------------------
@@ -320,7 +321,7 @@ ATAN2 = define_pointwise(
     ulp=(2.0, 2.0),
 )
 
-_atan2 = make_binary(ATAN2)
+_atan2 = make_binary(ATAN2, promote=promote_to_float)
 
 
 def atan2(x1: TensorLike, x2: TensorLike, /) -> Tensor:
