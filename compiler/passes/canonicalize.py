@@ -29,7 +29,7 @@ class Canonicalize:
     - An elementwise op takes what a broadcast takes: broadcasts come as late as they can, and are
       dropped where the op broadcasts anyway.
     - Casts and views that do nothing are dropped, and two in a row become one.
-    - A reduction of single elements is a reshape.
+    - A reduction of single elements is a reshape; one whose lost dimensions come back keeps them.
 
     Parameters
     ----------
@@ -65,6 +65,40 @@ def _broadcast_later(m: Match) -> int | None:
     if spec == m.spec:
         return result
     return m.make(BROADCAST_TO, result, attrs=(_shape(m),))
+
+
+def _view_of_one_element(m: Match) -> int | None:
+    """A view of one element spread out is that element spread out."""
+    spread = m.inputs[0]
+    if not m.is_a(spread, BROADCAST_TO):
+        return None
+    x = m.inputs_of(spread)[0]
+    if m.graph.spec(x).size != 1:
+        return None
+    return m.make(BROADCAST_TO, m.make(RESHAPE, x, attrs=((),)), attrs=(_shape(m),))
+
+
+def _expand_dims_of_broadcast(m: Match) -> int | None:
+    """New dimensions come before a broadcast that adds none."""
+    spread = m.inputs[0]
+    if not m.is_a(spread, BROADCAST_TO):
+        return None
+    x = m.inputs_of(spread)[0]
+    if m.graph.spec(x).ndim != m.operand_spec(0).ndim:
+        return None
+    return m.make(BROADCAST_TO, m.make(EXPAND_DIMS, x, attrs=m.attrs), attrs=(_shape(m),))
+
+
+def _keep_dims(m: Match) -> int | None:
+    """A reduction whose lost dimensions come back keeps them."""
+    reduced = m.inputs[0]
+    op, attrs = m.graph.ops[reduced], m.graph.attrs[reduced]
+    if not isinstance(op.lowering, Reduction) or attrs[1] or not m.has_one_use(reduced):
+        return None
+    x = m.inputs_of(reduced)[0]
+    axes = cast(tuple[int, ...], attrs[0])
+    kept = tuple(1 if k in axes else n for k, n in enumerate(m.graph.spec(x).shape))
+    return m.make(op, x, attrs=(axes, True)) if kept == _shape(m) else None
 
 
 def _reduction_of_single_elements(m: Match) -> int | None:
@@ -174,6 +208,7 @@ def _keeps_elements(op: Op) -> bool:
 _GENERAL: tuple[GeneralRule, ...] = (
     GeneralRule(lambda op: op.n_inputs == 2 and op.has(Trait.COMMUTATIVE), _constant_to_the_right),
     GeneralRule(lambda op: op.has(Trait.ELEMENTWISE), _broadcast_later),
+    GeneralRule(lambda op: op.has(Trait.VIEW), _view_of_one_element),
     GeneralRule(_keeps_elements, _reduction_of_single_elements),
 )
 
@@ -181,8 +216,8 @@ _BY_OP: dict[Op, Sequence[Rule]] = {
     CAST: (_same_spec, _cast_of_cast),
     IDENTITY: (_nothing_to_do,),
     POSITIVE: (_nothing_to_do,),
-    RESHAPE: (_same_spec, _reshape_of_reshape),
-    EXPAND_DIMS: (_same_spec, _reshape_of_reshape),
+    RESHAPE: (_same_spec, _reshape_of_reshape, _keep_dims),
+    EXPAND_DIMS: (_same_spec, _reshape_of_reshape, _expand_dims_of_broadcast, _keep_dims),
     SQUEEZE: (_same_spec, _reshape_of_reshape),
     BROADCAST_TO: (_same_spec, _broadcast_of_broadcast),
     PERMUTE_DIMS: (_permute_of_permute,),

@@ -91,11 +91,14 @@ class Match:
         before = len(self.graph)
         node_id = self.graph.add(op, inputs, attrs, self.location)
         if node_id < before or self._nesting >= MAX_NESTING:
-            return node_id
+            return self._walk.replaced.get(node_id, node_id)
         spec = self.graph.specs[node_id]
         again = Match(self._walk, op, inputs, attrs, spec, self.location, self._nesting + 1)
         found = self._walk.replacement(again)
-        return node_id if found is None else found
+        if found is None:
+            return node_id
+        self._walk.replaced[node_id] = found
+        return found
 
     def scalar(self, value: Any, like: int) -> int:
         """A constant of no dimensions with the dtype of node `like`."""
@@ -141,6 +144,7 @@ class _Walk:
         self.source = source
         self.graph = source
         self.uses: dict[int, int] = {}
+        self.replaced: dict[int, int] = {}
         self._source_uses = [0] * len(source)
         for inputs in (*source.inputs, source.outputs):
             for i in inputs:

@@ -183,3 +183,48 @@ def test_a_reduction_of_single_elements_is_a_reshape_but_for_float_sums() -> Non
     )
     text = head + "%1 = sum(%0, axes=(1,), keepdims=False) : float64[2]\nreturn %1"
     _check(text, text)
+
+
+def test_a_view_of_one_element_spread_out_is_dropped() -> None:
+    _check(
+        X + "%1 = placeholder(name='ct') : float64[]\n"
+        "%2 = expand_dims(%1, axes=(0,)) : float64[1]\n"
+        "%3 = broadcast_to(%2, shape=(2,)) : float64[2]\n"
+        "%4 = expand_dims(%3, axes=(1,)) : float64[2, 1]\n"
+        "%5 = multiply(%4, %0) : float64[2, 3]\nreturn %5",
+        X + "%1 = placeholder(name='ct') : float64[]\n"
+        "%2 = multiply(%1, %0) : float64[2, 3]\nreturn %2",
+    )
+    _check(
+        "%0 = placeholder(name='x') : float64[]\n"
+        "%1 = broadcast_to(%0, shape=(2, 3)) : float64[2, 3]\n"
+        "%2 = permute_dims(%1, axes=(1, 0)) : float64[3, 2]\n"
+        "%3 = getitem(%2, index=(0,)) : float64[2]\nreturn %3",
+        "%0 = placeholder(name='x') : float64[]\n"
+        "%1 = broadcast_to(%0, shape=(2,)) : float64[2]\nreturn %1",
+    )
+
+
+def test_new_dimensions_come_before_a_broadcast() -> None:
+    _check(
+        "%0 = placeholder(name='x') : float64[2, 1]\n"
+        "%1 = broadcast_to(%0, shape=(2, 3)) : float64[2, 3]\n"
+        "%2 = expand_dims(%1, axes=(1,)) : float64[2, 1, 3]\nreturn %2",
+        "%0 = placeholder(name='x') : float64[2, 1]\n"
+        "%1 = expand_dims(%0, axes=(1,)) : float64[2, 1, 1]\n"
+        "%2 = broadcast_to(%1, shape=(2, 1, 3)) : float64[2, 1, 3]\nreturn %2",
+    )
+
+
+@pytest.mark.parametrize("back", ["reshape(%1, shape=(2, 1))", "expand_dims(%1, axes=(1,))"])
+def test_a_reduction_keeps_dimensions_that_come_back(back: str) -> None:
+    _check(
+        X + f"%1 = sum(%0, axes=(1,), keepdims=False) : float64[2]\n%2 = {back} : float64[2, 1]\n"
+        "return %2",
+        X + "%1 = sum(%0, axes=(1,), keepdims=True) : float64[2, 1]\nreturn %1",
+    )
+    text = (
+        X + f"%1 = sum(%0, axes=(1,), keepdims=False) : float64[2]\n%2 = {back} : float64[2, 1]\n"
+        "return %1, %2"
+    )
+    _check(text, text)
