@@ -24,7 +24,7 @@ from tapeline.runtime.spec import (
     normalize_axis,
     spec_of,
 )
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
 
 _INT64 = np.dtype(np.int64)
 
@@ -392,3 +392,5 @@ errors."""
 
 
 attach_method("take", take)
+register_ufunc(np.take, take)
+register_ufunc(np.take_along_axis, take_along_axis)

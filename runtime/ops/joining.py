@@ -15,7 +15,14 @@ from tapeline.runtime.ops.pointwise import apply, call
 from tapeline.runtime.ops.shaping import EXPAND_DIMS, ravel
 from tapeline.runtime.ops.slicing import FULL, GETITEM, slice_along, strip_full
 from tapeline.runtime.spec import Shape, TensorSpec, canonical_dtype, normalize_axis, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, install_conversions
+from tapeline.runtime.tensor import (
+    Tensor,
+    TensorLike,
+    as_tensor,
+    cast_tensor,
+    install_conversions,
+    register_ufunc,
+)
 
 # --- concat ----------------------------------------------------------------------------------
 
@@ -340,3 +347,8 @@ def pad(
     pads = tuple((int(low), int(high)) for low, high in widths)
     result: Tensor = apply(PAD, x, attrs=(pads, constant_values))
     return result
+
+
+register_ufunc(np.concatenate, concat)
+register_ufunc(np.stack, stack)
+register_ufunc(np.pad, pad)

@@ -323,3 +323,9 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
     if a.ndim != 1 or b.ndim != 1:
         raise ShapeError(f"outer: both operands must be 1-d, got shapes {a.shape} and {b.shape}")
     return expand_dims(a, 1) * b
+
+
+attach_method("dot", dot)
+register_ufunc(np.dot, dot)
+register_ufunc(np.tensordot, tensordot)
+register_ufunc(np.outer, outer)

@@ -12,10 +12,11 @@ import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import Attrs, IndexMap, Sample, Trait, define_op
+from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, as_index, normalize_axes
 from tapeline.runtime.ops.pointwise import apply, call
 from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
 
 # --- permuting dimensions --------------------------------------------------------------------
 
@@ -219,3 +220,26 @@ def flip(x: TensorLike, /, axis: Axis = None) -> Tensor:
     """
     x = as_tensor(x)
     return apply(FLIP, x, attrs=(normalize_axes("flip", axis, x.ndim),))
+
+
+# --- methods ---------------------------------------------------------------------------------
+
+
+def _transpose_method(x: Tensor, *axes: Any) -> Tensor:
+    """`x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
+    if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], Sequence)):
+        return transpose(x, axes[0])
+    return transpose(x, axes or None)
+
+
+attach_method("transpose", _transpose_method)
+attach_method("swapaxes", swapaxes)
+attach_method("T", property(transpose))
+attach_method("mT", property(matrix_transpose))
+for _function, _numpy in (
+    (transpose, np.transpose),
+    (swapaxes, np.swapaxes),
+    (moveaxis, np.moveaxis),
+    (flip, np.flip),
+):
+    register_ufunc(_numpy, _function)

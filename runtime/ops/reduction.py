@@ -1,8 +1,8 @@
-"""Ops that reduce some axes of a tensor to one value: sum, prod, max, min, argmax, argmin, any,
-all.
+"""Ops that reduce some axes of a tensor to one value: sum, prod, any, all.
 
 Their attributes are the axes (sorted, counted from the front) and `keepdims`. Reductions that are
-made of several steps, such as the mean, stand in `statistics`.
+made of several steps, such as the mean, stand in `statistics`, the largest
+and the smallest element in `extrema`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tapeline.runtime.errors import ArgumentTypeError, ShapeError
-from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Reduction, Sample, ShapeOf, define_op
+from tapeline.runtime.op import Attrs, Op, Reduction, Sample, ShapeOf, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, kept_shape, normalize_axes
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
@@ -22,20 +21,18 @@ from tapeline.runtime.ops.pointwise import along, apply, call
 from tapeline.runtime.ops.scan import products_of_others
 from tapeline.runtime.ops.shaping import RESHAPE, spread
 from tapeline.runtime.spec import Shape, TensorSpec, accumulator_dtype, canonical_dtype, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
 
 _INT = canonical_dtype(np.int64)
 _BOOL = canonical_dtype(np.bool)
 
 add_reduce: Callable[..., Any] = np.add.reduce
 multiply_reduce: Callable[..., Any] = np.multiply.reduce
-min_reduce: Callable[..., Any] = np.minimum.reduce
-max_reduce: Callable[..., Any] = np.maximum.reduce
 or_reduce: Callable[..., Any] = np.logical_or.reduce
 and_reduce: Callable[..., Any] = np.logical_and.reduce
 """Called as (x, axes, dtype, out, keepdims, initial) by position, the fastest way into NumPy."""
 
-_SAMPLES = (
+SAMPLES = (
     Sample(((3, 4),), ((0,), False)),
     Sample(((3, 4),), ((1,), True)),
     Sample(((2, 3, 4),), ((0, 2), False)),
@@ -65,12 +62,12 @@ def _infer_bool(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> TensorS
     return spec_of(reduced_shape(x.static_shape, axes, keepdims), _BOOL)
 
 
-def _reject_empty(op_name: str, shape: Shape, axes: tuple[int, ...]) -> None:
-    empty = [axis for axis in axes if shape[axis] == 0]
-    if empty and 0 not in reduced_shape(shape, axes, False):
-        raise ShapeError(
-            f"{op_name}: no elements, no result: axis {empty[0]} of shape {shape} is empty"
-        )
+def reduce_over(op: Op, x: TensorLike, axis: Axis, keepdims: bool) -> Tensor:
+    tensor = as_tensor(x, argument=op.name)
+    attrs = (normalize_axes(op.name, axis, tensor.ndim), bool(keepdims))
+    if 0 in tensor.shape:
+        op.infer(spec_of(tensor.shape, tensor.dtype), *attrs)
+    return apply(op, tensor, attrs=attrs)
 
 
 # --- sum -------------------------------------------------------------------------------------
@@ -94,7 +91,7 @@ SUM = define_op(
     emit=Reduction("sum"),
     identity=0.0,
     kinds=ANY_KIND,
-    samples=_SAMPLES + _EMPTY_SAMPLES,
+    samples=SAMPLES + _EMPTY_SAMPLES,
 )
 
 
@@ -186,7 +183,7 @@ PROD = define_op(
     identity=1.0,
     kinds=ANY_KIND,
     domain=(-2.0, 2.0),
-    samples=_SAMPLES + _EMPTY_SAMPLES,
+    samples=SAMPLES + _EMPTY_SAMPLES,
 )
 
 
@@ -211,215 +208,6 @@ def prod(
     return _accumulate(PROD, x, axis, dtype, keepdims)
 
 
-# --- max and min -----------------------------------------------------------------------------
-
-
-def _tie_shares_kernel(x: Array, extremum: Array, axes: tuple[int, ...]) -> Any:
-    chosen = (x == extremum) | (x != x)
-    count = add_reduce(chosen, axes, x.dtype, None, True)
-    return np.divide(chosen, count, dtype=x.dtype)
-
-
-def _tie_shares_infer(x: TensorSpec, extremum: TensorSpec, axes: tuple[int, ...]) -> TensorSpec:
-    return spec_of(x.static_shape, x.dtype)
-
-
-def _tie_shares_expand(x: Tensor, extremum: Tensor, axes: tuple[int, ...]) -> Tensor:
-    chosen = cast_tensor((x == extremum) | (x != x), x.dtype)
-    count: Tensor = apply(SUM, chosen, attrs=(axes, True))
-    return chosen / count
-
-
-TIE_SHARES = define_op(
-    "tie_shares",
-    kernel=_tie_shares_kernel,
-    infer=_tie_shares_infer,
-    n_inputs=2,
-    attr_names=("axes",),
-    vjps=(None, None),
-    emit=Expansion(_tie_shares_expand),
-    kinds="f",
-    samples=(
-        Sample((lambda rng: np.array([[1.0, 3.0, 3.0]]), lambda rng: np.array([[3.0]])), ((1,),)),
-    ),
-)
-"""How the cotangent of an extremum (its reduced axes kept) is shared out: equally among the
-elements that attain it, NaNs among them; nothing for the others."""
-
-
-def _extremum_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
-    shape = x.shape
-    kept = keep(out, shape, *attrs)  # type: ignore[arg-type]  # attributes are typed loosely
-    shares = call(TIE_SHARES, x, kept, attrs=attrs[:1])
-    return keep(ct, shape, *attrs) * shares  # type: ignore[arg-type]  # as above
-
-
-def _define_extremum(
-    name: str, reduce: Callable[..., Any], lowering: Reduction, identity: float
-) -> Op:
-    def kernel(x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
-        return reduce(x, axes, None, None, keepdims)
-
-    def infer(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> TensorSpec:
-        shape = x.static_shape
-        _reject_empty(name, shape, axes)
-        return spec_of(reduced_shape(shape, axes, keepdims), x.dtype)
-
-    return define_op(
-        name,
-        kernel=kernel,
-        infer=infer,
-        attr_names=("axes", "keepdims"),
-        saves=(0, OUT),
-        vjps=(_extremum_vjp,),
-        emit=lowering,
-        identity=identity,
-        kinds="biuf",
-        samples=(*_SAMPLES, Sample(((0, 3),), ((1,), False))),
-    )
-
-
-MAX = _define_extremum("max", max_reduce, Reduction("max"), -np.inf)
-MIN = _define_extremum("min", min_reduce, Reduction("min"), np.inf)
-
-
-def _reduce(op: Op, x: TensorLike, axis: Axis, keepdims: bool) -> Tensor:
-    tensor = as_tensor(x, argument=op.name)
-    attrs = (normalize_axes(op.name, axis, tensor.ndim), bool(keepdims))
-    if 0 in tensor.shape:
-        op.infer(spec_of(tensor.shape, tensor.dtype), *attrs)
-    return apply(op, tensor, attrs=attrs)
-
-
-def max(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-    """The largest element over the given axes; NaN where there is a NaN.
-
-    The gradient goes to the elements that attain the maximum, in equal shares.
-
-    Parameters
-    ----------
-    x : TensorLike of bool, int or float
-        The tensor.
-    axis : int, sequence of int or None
-        Axes to reduce; all of them for None.
-    keepdims : bool
-        Whether the reduced axes stay with extent 1.
-
-    Raises
-    ------
-    ShapeError
-        If there is no element to choose from.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.max(tl.asarray([[1, 5], [3, 4]]), axis=1).numpy()
-    array([5, 4])
-    """
-    return _reduce(MAX, x, axis, keepdims)
-
-
-def min(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-    """The smallest element over the given axes; parameters and gradient as for `tl.max`.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.min(tl.asarray([[1, 5], [3, 4]]), axis=1).numpy()
-    array([1, 3])
-    """
-    return _reduce(MIN, x, axis, keepdims)
-
-
-# --- argmax and argmin -----------------------------------------------------------------------
-
-
-def _define_position(name: str, function: Callable[..., Any], lowering: Reduction) -> Op:
-    def kernel(x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
-        if len(axes) == 1:
-            return function(x, axis=axes[0], keepdims=keepdims)
-        flat = function(x)
-        return np.full((1,) * x.ndim, flat) if keepdims else flat
-
-    def infer(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> TensorSpec:
-        shape = x.static_shape
-        if len(axes) not in (1, len(shape)):
-            raise ArgumentTypeError(f"{name}: axis must be one int or None, got {axes}")
-        _reject_empty(name, shape, axes)
-        return spec_of(reduced_shape(shape, axes, keepdims), _INT)
-
-    return define_op(
-        name,
-        kernel=kernel,
-        infer=infer,
-        attr_names=("axes", "keepdims"),
-        vjps=(None,),
-        emit=lowering,
-        kinds="biuf",
-        samples=(
-            Sample(((3, 4),), ((1,), False)),
-            Sample(((3, 4),), ((0,), True)),
-            Sample(((3, 4),), ((0, 1), False)),
-            Sample(((2, 3),), ((0, 1), True)),
-            Sample(((),), ((), False)),
-        ),
-    )
-
-
-ARGMAX = _define_position("argmax", np.argmax, Reduction("argmax"))
-ARGMIN = _define_position("argmin", np.argmin, Reduction("argmin"))
-
-
-def argmax(x: TensorLike, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-    """The position of the first largest element along an axis; in row-major order for None.
-
-    A NaN counts as largest. The positions have no gradient.
-
-    Parameters
-    ----------
-    x : TensorLike of bool, int or float
-        The tensor.
-    axis : int or None
-        Axis to search along; None searches all elements as one row.
-    keepdims : bool
-        Whether the searched axes stay with extent 1.
-
-    Returns
-    -------
-    Tensor of int64
-
-    Raises
-    ------
-    ShapeError
-        If there is no element to choose from.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.argmax(tl.asarray([[1, 5], [7, 4]]), axis=1).numpy()
-    array([1, 0])
-    """
-    return _position(ARGMAX, x, axis, keepdims)
-
-
-def argmin(x: TensorLike, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-    """The position of the first smallest element; parameters as for `tl.argmax`.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.argmin(tl.asarray([[1, 5], [7, 4]]), axis=1).numpy()
-    array([0, 1])
-    """
-    return _position(ARGMIN, x, axis, keepdims)
-
-
-def _position(op: Op, x: TensorLike, axis: int | None, keepdims: bool) -> Tensor:
-    if axis is not None and not isinstance(axis, int | np.integer):
-        raise ArgumentTypeError(f"{op.name}: axis must be one int or None, got {axis!r}")
-    return _reduce(op, x, axis, keepdims)
-
-
 # --- any and all -----------------------------------------------------------------------------
 
 
@@ -440,7 +228,7 @@ ANY = define_op(
     emit=Reduction("any"),
     identity=False,
     kinds=ANY_KIND,
-    samples=_SAMPLES + _EMPTY_SAMPLES,
+    samples=SAMPLES + _EMPTY_SAMPLES,
 )
 
 ALL = define_op(
@@ -452,7 +240,7 @@ ALL = define_op(
     emit=Reduction("all"),
     identity=True,
     kinds=ANY_KIND,
-    samples=_SAMPLES + _EMPTY_SAMPLES,
+    samples=SAMPLES + _EMPTY_SAMPLES,
 )
 
 
@@ -465,7 +253,7 @@ def any(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
     >>> tl.any(tl.asarray([[0, 5], [0, 0]]), axis=1).numpy()
     array([ True, False])
     """
-    return _reduce(ANY, x, axis, keepdims)
+    return reduce_over(ANY, x, axis, keepdims)
 
 
 def all(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
@@ -477,7 +265,7 @@ def all(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
     >>> tl.all(tl.asarray([[1, 5], [0, 2]]), axis=1).numpy()
     array([ True, False])
     """
-    return _reduce(ALL, x, axis, keepdims)
+    return reduce_over(ALL, x, axis, keepdims)
 
 
 def count_nonzero(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
@@ -493,5 +281,6 @@ def count_nonzero(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False
     return sum(cast_tensor(tensor, _BOOL), axis, keepdims=keepdims)
 
 
-for _function in (sum, prod, max, min, argmax, argmin, any, all):
+for _function, _numpy in ((sum, np.sum), (prod, np.prod), (any, np.any), (all, np.all)):
     attach_method(_function.__name__, _function)
+    register_ufunc(_numpy, _function)

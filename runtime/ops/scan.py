@@ -23,7 +23,14 @@ from tapeline.runtime.spec import (
     normalize_axis,
     spec_of,
 )
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, new_tensor
+from tapeline.runtime.tensor import (
+    Tensor,
+    TensorLike,
+    as_tensor,
+    cast_tensor,
+    new_tensor,
+    register_ufunc,
+)
 
 
 def _scan_infer(x: TensorSpec, axis: int) -> TensorSpec:
@@ -225,3 +232,5 @@ def cumsum(
 
 
 attach_method("cumsum", cumsum)
+register_ufunc(np.cumsum, cumsum)
+register_ufunc(np.cumprod, cumulative_prod)

@@ -13,10 +13,11 @@ import numpy as np
 
 from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.op import Attrs, IndexMap, Sample, ShapeOf, Trait, define_op
+from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, as_index, kept_shape, normalize_axes
 from tapeline.runtime.ops.pointwise import apply, call, unbroadcast
 from tapeline.runtime.spec import Shape, TensorSpec, broadcast_shapes, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
 
 # --- reshape ---------------------------------------------------------------------------------
 
@@ -66,11 +67,15 @@ def resolve_shape(op_name: str, shape: int | Sequence[int], size: int) -> Shape:
         raise ShapeError(
             f"{op_name}: shape {extents} must hold ints >= 0 and at most one -1 to be worked out"
         )
-    if -1 not in extents:
-        return extents
     known = 1
     for extent in extents:
         known *= 1 if extent == -1 else extent
+    if -1 not in extents:
+        if known != size:
+            raise ShapeError(
+                f"{op_name}: shape {extents} has room for {known} elements, the tensor has {size}"
+            )
+        return extents
     if known == 0 or size % known:
         raise ShapeError(
             f"{op_name}: {size} elements do not fill shape {extents} for any extent in place of -1"
@@ -336,3 +341,26 @@ def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
     tensors = [as_tensor(array) for array in arrays]
     shape = broadcast_shapes("broadcast_arrays", *(tensor.shape for tensor in tensors))
     return [apply(BROADCAST_TO, tensor, attrs=(shape,)) for tensor in tensors]
+
+
+# --- methods ---------------------------------------------------------------------------------
+
+
+def _reshape_method(x: Tensor, *shape: Any, copy: bool | None = None) -> Tensor:
+    """`x.reshape(2, 3)` or `x.reshape((2, 3))`."""
+    return reshape(x, shape[0] if len(shape) == 1 else shape, copy=copy)
+
+
+attach_method("reshape", _reshape_method)
+attach_method("squeeze", squeeze)
+attach_method("ravel", ravel)
+attach_method("flatten", ravel)
+for _function, _numpy in (
+    (reshape, np.reshape),
+    (ravel, np.ravel),
+    (squeeze, np.squeeze),
+    (expand_dims, np.expand_dims),
+    (broadcast_to, np.broadcast_to),
+    (broadcast_arrays, np.broadcast_arrays),
+):
+    register_ufunc(_numpy, _function)

@@ -17,7 +17,7 @@ from tapeline.runtime.ops.pointwise import apply, call, check_dtype
 from tapeline.runtime.ops.reduction import SUM, add_reduce, keep, reduced_shape
 from tapeline.runtime.ops.shaping import spread
 from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -273,5 +273,6 @@ def _spread_of(op: Op, x: TensorLike, axis: Axis, correction: float, keepdims: b
     return apply(op, tensor, attrs=attrs)
 
 
-for _function in (mean, var, std):
+for _function, _numpy in ((mean, np.mean), (var, np.var), (std, np.std)):
     attach_method(_function.__name__, _function)
+    register_ufunc(_numpy, _function)

@@ -68,6 +68,10 @@ from tapeline.runtime.ops.exponential import log1p as log1p
 from tapeline.runtime.ops.exponential import log2 as log2
 from tapeline.runtime.ops.exponential import log10 as log10
 from tapeline.runtime.ops.exponential import logaddexp as logaddexp
+from tapeline.runtime.ops.extrema import argmax as argmax
+from tapeline.runtime.ops.extrema import argmin as argmin
+from tapeline.runtime.ops.extrema import max as max
+from tapeline.runtime.ops.extrema import min as min
 from tapeline.runtime.ops.gather import take as take
 from tapeline.runtime.ops.gather import take_along_axis as take_along_axis
 from tapeline.runtime.ops.hyperbolic import acosh as acosh
@@ -109,11 +113,7 @@ from tapeline.runtime.ops.powers import sqrt as sqrt
 from tapeline.runtime.ops.powers import square as square
 from tapeline.runtime.ops.reduction import all as all
 from tapeline.runtime.ops.reduction import any as any
-from tapeline.runtime.ops.reduction import argmax as argmax
-from tapeline.runtime.ops.reduction import argmin as argmin
 from tapeline.runtime.ops.reduction import count_nonzero as count_nonzero
-from tapeline.runtime.ops.reduction import max as max
-from tapeline.runtime.ops.reduction import min as min
 from tapeline.runtime.ops.reduction import prod as prod
 from tapeline.runtime.ops.reduction import sum as sum
 from tapeline.runtime.ops.rounding import ceil as ceil
