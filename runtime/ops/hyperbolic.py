@@ -209,7 +209,7 @@ ACOSH = define_pointwise(
     vjps=(_acosh_vjp,),
     emit=emit_call("arccosh"),
     domain=(1.5, 4.0),
-    ulp=(2.5, 2.5),
+    ulp=(2.0, 2.0),
 )
 
 _acosh = make_unary(ACOSH)

@@ -17,8 +17,39 @@ from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value
 
 TARGETS = list(dict.fromkeys([HOST, NARROW, BASELINE]))
+LIMITS = {
+    "exp": (1.1, 1.2),
+    "exp2": (1.1, 1.2),
+    "expm1": (1.6, 2.0),
+    "sigmoid": (1.9, 1.9),
+    "sinh": (1.8, 1.7),
+    "cosh": (1.5, 1.5),
+    "tanh": (1.5, 1.5),
+    "erf": (1.8, 1.8),
+    "log": (1.1, 1.3),
+    "log2": (1.9, 1.6),
+    "log10": (1.7, 1.9),
+    "log1p": (1.1, 1.3),
+    "softplus": (1.7, 2.0),
+    "arcsinh": (1.8, 1.9),
+    "arccosh": (1.7, 1.8),
+    "arctanh": (1.7, 1.9),
+    "sin": (1.5, 1.5),
+    "cos": (1.5, 1.5),
+    "tan": (1.6, 1.8),
+    "arcsin": (1.2, 1.2),
+    "arccos": (1.1, 1.2),
+    "arctan": (1.9, 1.9),
+    "rsqrt": (1.5, 1.5),
+    "cbrt": (0.8, 1.6),
+    "arctan2": (1.9, 1.9),
+    "hypot": (1.0, 1.0),
+    "power": (1.3, 1.3),
+}
+"""Units in the last place that each function may be off, for float32 and float64; found by sampling
+a million arguments and more."""
 LIMIT = 2.0
-"""Units in the last place that any function may be off."""
+"""What no function exceeds."""
 
 EXACT: dict[str, Callable[..., Any]] = {
     "exp": mp.exp,
@@ -127,7 +158,7 @@ def units_off(actual: Array, exact: Sequence[Any]) -> Array:
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f4", "f8"])
 @pytest.mark.parametrize("name", EXACT)
-def test_values_are_within_two_units(name: str, dtype: Any, target: Target) -> None:
+def test_values_are_within_the_limit(name: str, dtype: Any, target: Target) -> None:
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     count = 80 if target is HOST else 15
     arrays = [arguments(name, dtype, count, rng)]
@@ -141,7 +172,13 @@ def test_values_are_within_two_units(name: str, dtype: Any, target: Target) -> N
         exact = [EXACT[name](*map(mp.mpf, map(float, x))) for x in zip(*arrays, strict=True)]
         off = units_off(actual, exact)
     worst = int(np.argmax(off))
-    assert off[worst] <= LIMIT, [x[worst] for x in arrays]
+    limit = LIMITS[name][dtype is np.float64]
+    assert off[worst] <= limit, [x[worst] for x in arrays]
+
+
+def test_no_limit_is_above_two_units() -> None:
+    assert set(LIMITS) == set(EXACT)
+    assert max(max(limits) for limits in LIMITS.values()) <= LIMIT
 
 
 def expected_special(name: str, *arrays: Array) -> Array:
