@@ -31,7 +31,7 @@ from tapeline.compiler.codegen.views import layout_of
 from tapeline.compiler.frontend.replay import trace_into
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import make_call_op
-from tapeline.compiler.passes.pipeline import default_passes, run_pipeline
+from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, default_passes, run_pipeline
 from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.op import OUT, Attrs, Op
 from tapeline.runtime.record import meet
@@ -143,6 +143,14 @@ class DifferentiableGraph:
         self._lock = threading.RLock()
         self._vjps: dict[Mask, tuple[Joint, DifferentiableGraph]] = {}
         self._pairs: dict[Mask, tuple[Op, Pair, Compiled, Compiled]] = {}
+        self._simplified: Graph | None = None
+
+    @property
+    def simplified(self) -> Graph:
+        """The graph as it is differentiated."""
+        if self._simplified is None:
+            self._simplified = run_pipeline(self.graph, BEFORE_GRADIENTS)
+        return self._simplified
 
     def __call__(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The outputs for these tensors; recorded as one op where a tape watches one of them."""
@@ -176,7 +184,7 @@ class DifferentiableGraph:
         with self._lock:
             found = self._vjps.get(wrt)
             if found is None:
-                joint = build_joint(self.graph, wrt)
+                joint = build_joint(self.simplified, wrt)
                 graph = joint.graph
                 graph.outputs = graph.outputs[joint.n_outputs :]
                 graph.name = f"{self.graph.name}_vjp"
@@ -224,7 +232,7 @@ class DifferentiableGraph:
             for p in watched
             if is_differentiable_kind(self.graph.spec(self.graph.placeholders[p]).dtype.kind)
         )
-        pair = build_pair(build_joint(self.graph, wrt), optimize)
+        pair = build_pair(build_joint(self.simplified, wrt), optimize)
         forward, backward = Compiled(pair.forward), Compiled(pair.backward)
         specs = [self.graph.spec(node) for node in self.graph.outputs]
         n_inputs = self.n_inputs

@@ -44,6 +44,16 @@ def default_passes(
 
 DEFAULT: tuple[Pass, ...] = default_passes()
 
+BEFORE_GRADIENTS: tuple[Pass, ...] = (
+    DeadCode(),  # gradient rules need not run for what nobody needs
+    Fold(),  # nor for constants
+    Canonicalize(),  # what the next pass expects
+    Algebra(),  # a simpler op has a simpler gradient: sigmoid instead of a sum with tanh
+    DeadCode(),  # what they replaced
+)
+"""For a graph to be differentiated. Calls and compound ops stay whole: they have gradient rules of
+their own."""
+
 
 def run_pipeline(graph: Graph, passes: Sequence[Pass] = DEFAULT, verify: bool = False) -> Graph:
     """The graph after the passes, in their order.
