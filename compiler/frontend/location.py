@@ -25,7 +25,7 @@ def is_library_code(code: CodeType) -> bool:
     found = _IS_OURS.get(code)
     if found is None:
         name = code.co_filename
-        found = name.startswith("<operator ") or name.startswith(_ROOTS)
+        found = name.startswith("<operator") or name.startswith(_ROOTS)
         if len(_IS_OURS) >= _IS_OURS_LIMIT:
             _IS_OURS.clear()
         _IS_OURS[code] = found
