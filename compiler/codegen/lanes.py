@@ -35,12 +35,11 @@ class LaneSweep(Sweep):
         start, stop = self.bounds(self.schedule.vector)
 
         def main(i: Value, _: list[Value]) -> list[Value]:
-            _Strip(self, self._moved_to(bases, i), groups, None).run()
+            self.strip(self._moved_to(bases, i), groups, None)
             return []
 
         def rest(i: Value, _: list[Value]) -> list[Value]:
-            mask = f.mask_first(f.sub(stop, i), lanes)
-            _Strip(self, self._moved_to(bases, i), 1, mask).run()
+            self.strip(self._moved_to(bases, i), 1, f.sub(stop, i))
             return []
 
         middle = start
@@ -49,6 +48,12 @@ class LaneSweep(Sweep):
             middle = f.add(start, whole)
             f.loop(start, middle, lanes * groups, [], main)
         f.loop(middle, stop, lanes, [], rest)
+
+    def strip(self, bases: Bases, groups: int, left: Value | None) -> None:
+        """Emits some vectors of lanes; `left` is given where there may be fewer points than
+        lanes."""
+        mask = None if left is None else self.f.mask_first(left, self.lanes)
+        _Strip(self, bases, groups, mask).run()
 
     def _moved_to(self, bases: Bases, i: Value) -> Bases:
         moved: Bases = []

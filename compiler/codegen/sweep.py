@@ -48,6 +48,10 @@ class Sweep:
         self.codes += [code_of(step.dtype) for step in self.nest.steps]
         self._part: Value | None = None
 
+    def build(self) -> None:
+        """Emits the whole function body."""
+        raise NotImplementedError
+
     # ---- streams
 
     def origin(self) -> Bases:

@@ -18,7 +18,7 @@ from tests.compiler.codegen.harness import Array, power, power_emit
 from tapeline.compiler.codegen.nest import Nest, Operand, Step
 
 EXTENTS = (1, 2, 3, 5, 7, 8, 16, 17, 33, 40, 130)
-LARGE = (300, 1100, 5000)
+LARGE = (300, 400, 1000, 1100, 5000)
 FLOATS = ("f4", "f8")
 
 Emit = Callable[..., Any]

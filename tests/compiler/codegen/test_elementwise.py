@@ -94,3 +94,16 @@ def test_equal_keys_mean_equal_code_for_other_sizes() -> None:
         runner = harness.Runner(Nest(x.shape, (), operands, 2, (SCALE,), (2,)))
         keys.add(runner.kernel.launches[0].function.key)
     assert len(keys) == 1
+
+
+@each_target
+@pytest.mark.parametrize("length", [2, 3, 7, 8])
+def test_tiny_rows_run_together(length: int, target: Target) -> None:
+    for rows in (64, 100, 333):
+        for y in (normal(length), normal(rows, 1), normal(1), normal(rows, length)[:1]):
+            out = normal(rows, length)
+            runner = double_plus(normal(rows, length), y, out, target)
+            if target.vector_bytes == 64:
+                assert runner.kernel.strategy == ("elementwise" if y.size == 1 else "flat")
+    out = normal(5, 64, length)
+    double_plus(normal(5, 64, length), normal(5, 1, length), out, target)

@@ -1,0 +1,177 @@
+"""Which way a nest is emitted, and how its passes are unrolled: from sizes and strides alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from tapeline.compiler.codegen.across import AcrossSweep, across
+from tapeline.compiler.codegen.builder import Builder
+from tapeline.compiler.codegen.flat import FlatSweep, flattened
+from tapeline.compiler.codegen.lanes import LaneSweep
+from tapeline.compiler.codegen.loops import FunctionBuilder
+from tapeline.compiler.codegen.nest import Nest, Step
+from tapeline.compiler.codegen.parts import ModuleParts
+from tapeline.compiler.codegen.passplan import HEAVY, Plan, plan_passes
+from tapeline.compiler.codegen.reduce import DEPTH, ROWS
+from tapeline.compiler.codegen.rows import RowSweep
+from tapeline.compiler.codegen.schedule import Schedule
+from tapeline.compiler.codegen.splitting import is_reducing
+from tapeline.compiler.codegen.sweep import PassForm, Sweep
+from tapeline.compiler.codegen.target import Target
+from tapeline.compiler.codegen.transpose import LANES, TILE, TileSweep, tiled
+from tapeline.compiler.codegen.values import Value, code_of
+
+Emitter = Callable[[FunctionBuilder, Plan, Schedule, int, tuple[PassForm, ...]], Sweep]
+
+EMITTERS: dict[str, Emitter] = {
+    "elementwise": RowSweep,
+    "flat": FlatSweep,
+    "tiles": TileSweep,
+    "rows": RowSweep,
+    "lanes": LaneSweep,
+    "across": AcrossSweep,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A strategy for a nest with everything that its emitter needs."""
+
+    strategy: str
+    plan: Plan
+    schedule: Schedule
+    lanes: int
+    forms: tuple[PassForm, ...]
+    costs: tuple[int, ...]
+    """Instructions per vector of each pass."""
+    grain: int
+    static: int = 0
+    """An extent that is part of the code."""
+
+
+def choose(nest: Nest, found: Schedule, target: Target) -> Choice:
+    """The best strategy for a nest."""
+    lanes = lanes_of(nest, target)
+    plain = plain_choice(nest, found, target)
+    if any(is_reducing(step) for step in nest.steps):
+        narrow = min(lanes, LANES)
+        turned = across(nest, found, narrow)
+        if turned is None or not (found.mode == "rows" or _is_strided(nest, found)):
+            return plain
+        return _choice("across", nest, turned, narrow, target)
+    tall = flattened(nest, found, lanes, sum(plain.costs))
+    if tall is not None:
+        return _choice("flat", nest, tall, lanes, target)
+    square = tiled(nest, found)
+    if square is not None:
+        return _choice("tiles", nest, square, min(lanes, LANES), target)
+    return plain
+
+
+def plain_choice(nest: Nest, found: Schedule, target: Target) -> Choice:
+    """The strategy that serves every nest."""
+    reduces = any(is_reducing(step) for step in nest.steps)
+    name = found.mode if reduces else "elementwise"
+    return _choice(name, nest, found, lanes_of(nest, target), target)
+
+
+def _is_strided(nest: Nest, found: Schedule) -> bool:
+    accesses = [found.access(k) for k in range(len(nest.operands))]
+    return "strided" in accesses or "stride2" in accesses
+
+
+def _choice(name: str, nest: Nest, found: Schedule, lanes: int, target: Target) -> Choice:
+    plan = plan_passes(nest, found, lambda step, codes: step_cost(target, step, codes))
+    costs = tuple(pass_cost(plan, number, target) for number in range(len(plan.passes)))
+    forms = pass_forms(plan, found, lanes, costs, target)
+    if name == "across":
+        forms = tuple(PassForm(0, 0) for _ in forms)
+    grain = 1
+    if name == "flat":
+        grain = lanes if found.chunked == found.n_outer else 1
+    elif name == "tiles":
+        grain = TILE if found.chunked == found.n_outer - 1 else 1
+    elif found.chunked == found.vector:
+        grain = lanes * max([1, *(form.unroll for form in forms)])
+    static = found.space.extents[-1] if name == "flat" else 0
+    return Choice(name, plan, found, lanes, forms, costs, grain, static)
+
+
+def lanes_of(nest: Nest, target: Target) -> int:
+    """Lanes per vector: as many as the widest operand that moves leaves room for."""
+    moving = [o.dtype for o in nest.operands if any(o.strides)]
+    computed = [s.dtype for s in nest.steps if s.kind != "index" and s.dtype.kind in "f"]
+    widest = max((dtype.itemsize for dtype in moving + computed), default=8)
+    return target.lanes(widest)
+
+
+def step_cost(target: Target, step: Step, codes: tuple[str, ...]) -> int:
+    """The instructions that a map step takes per vector, roughly."""
+    if step.key is None:
+        return _count_lines(target, step, codes)
+    return _known_cost(target, step, codes)
+
+
+@cache
+def _known_cost(target: Target, step: Step, codes: tuple[str, ...]) -> int:
+    return _count_lines(target, step, codes)
+
+
+def _count_lines(target: Target, step: Step, codes: tuple[str, ...]) -> int:
+    assert step.emit is not None
+    b = Builder(ModuleParts(), target)
+    step.emit(b, *(Value(f"%x{k}", code, 4) for k, code in enumerate(_codes(codes))))
+    return len(b.lines)
+
+
+def _codes(dtypes: tuple[str, ...]) -> list[str]:
+    return [code_of(np.dtype(text)) for text in dtypes]
+
+
+def pass_cost(plan: Plan, number: int, target: Target) -> int:
+    """Instructions per vector of one pass."""
+    dtypes = {v: s.dtype.str for v, s in enumerate(plan.nest.steps, plan.nest.n_inputs)}
+    dtypes |= {v: o.dtype.str for v, o in enumerate(plan.nest.operands[: plan.nest.n_inputs])}
+    total = 0
+    loaded = dict(plan.passes[number].loads)
+    for value in plan.closure(number)[0]:
+        step = plan.step(value)
+        if step is None or step.kind != "map" or value in loaded:
+            total += 1
+        else:
+            total += step_cost(target, step, tuple(dtypes[arg] for arg in step.args))
+    return total + len(plan.passes[number].reductions) + len(plan.passes[number].stores)
+
+
+def pass_forms(
+    plan: Plan, found: Schedule, lanes: int, costs: tuple[int, ...], target: Target
+) -> tuple[PassForm, ...]:
+    """How each pass is unrolled, and whether it works in blocks."""
+    extents = found.space.extents
+    inner = found.space.size(found.inner)
+    forms = []
+    for number, this in enumerate(plan.passes):
+        sums = any(
+            step is not None and step.kind == "sum" and step.dtype.kind == "f"
+            for step in (plan.step(value) for value in this.reductions)
+        )
+        heavy = costs[number] > HEAVY + 4
+        strided = any(found.access(k) == "strided" for k in range(len(plan.nest.operands)))
+        if extents[found.vector] < 2 * lanes or (heavy and target.avx512):
+            unroll = 0
+        elif strided:
+            unroll = 1
+        elif this.reductions and not heavy and found.mode == "rows":
+            unroll = 4
+        else:
+            unroll = 2
+        size = lanes * max(unroll, 1) * DEPTH if found.mode == "rows" else ROWS
+        forms.append(PassForm(unroll, size if sums and inner > size else 0))
+    if found.mode == "lanes" and forms:
+        unroll = min(form.unroll for form in forms)
+        forms = [PassForm(unroll, form.block) for form in forms]
+    return tuple(forms)
