@@ -33,9 +33,9 @@ COMPILER_LAYERS = (
     ("autodiff", "frontend", "passes"),
     ("codegen",),
     ("executable",),
+    ("native",),
     ("compiled",),
     ("concrete", "inspect"),
-    ("native",),
     ("function",),
 )
 """The same for `compiler`."""
