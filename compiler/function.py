@@ -44,6 +44,9 @@ class Function(NativeCallable, Generic[P, R]):
 
     __slots__ = ("__dict__", "__weakref__", "_entry", "_slow")
 
+    __name__: str
+    __wrapped__: Callable[P, R]
+
     def __init__(self, python_function: Callable[P, R], name: str | None = None) -> None:
         if not callable(python_function):
             raise ArgumentTypeError(

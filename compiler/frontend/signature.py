@@ -114,8 +114,8 @@ def _paths(value: Any, name: str) -> list[str]:
         return [name] if is_tensor_leaf(value) else []
     found: list[str] = []
     if isinstance(value, dict):
-        for key, child in value.items():
-            found += _paths(child, f"{name}[{key!r}]")
+        for key in _in_order(value) if type(value) is dict else value:
+            found += _paths(value[key], f"{name}[{key!r}]")
     elif isinstance(value, list | tuple):
         fields = getattr(value, "_fields", None)
         for index, child in enumerate(value):
@@ -124,6 +124,16 @@ def _paths(value: Any, name: str) -> list[str]:
         for field_name in value.__dataclass_fields__:
             found += _paths(getattr(value, field_name), f"{name}.{field_name}")
     return found
+
+
+def _in_order(table: dict[Any, Any]) -> tuple[Any, ...]:
+    """The keys of a dict in an order that does not depend on how it was filled."""
+    if len(table) < 2:
+        return tuple(table)
+    try:
+        return tuple(sorted(table))
+    except TypeError:
+        return tuple(sorted(table, key=lambda key: (type(key).__name__, repr(key))))
 
 
 def _add(value: Any, parts: list[Any], tensors: list[Any]) -> None:
@@ -144,10 +154,11 @@ def _add(value: Any, parts: list[Any], tensors: list[Any]) -> None:
         for child in value:
             _add(child, parts, tensors)
     elif kind is dict:
+        keys = _in_order(value)
         parts.append(kind)
-        parts.append(tuple(value))
-        for child in value.values():
-            _add(child, parts, tensors)
+        parts.append(keys)
+        for key in keys:
+            _add(value[key], parts, tensors)
     elif value is not None and not nest.is_leaf(value):
         parts.append(kind)
         children = nest.flatten(value)

@@ -79,6 +79,17 @@ def test_the_same_tensor_twice_is_another_signature_than_two_tensors() -> None:
     assert f.trace_count == 2
 
 
+def test_the_order_of_a_dict_does_not_matter() -> None:
+    @tl.function
+    def f(d: Any) -> Any:
+        return d["a"] - d["b"], list(d)
+
+    a, b = tl.asarray(5.0), tl.asarray(2.0)
+    assert f({"a": a, "b": b})[0].item() == 3.0
+    assert f({"b": b, "a": a})[0].item() == 3.0
+    assert f.trace_count == 1
+
+
 def test_results_keep_their_structure() -> None:
     @tl.function
     def f(inputs: Any) -> Any:
@@ -370,7 +381,7 @@ def test_bad_arguments_are_refused_by_name() -> None:
 
     x = tl.asarray([1.0])
     with pytest.raises(ArgumentTypeError, match=r"f\(x, y\): missing"):
-        f(x)
+        f(x)  # type: ignore[call-arg]
     with pytest.raises(DTypeError, match="object"):
         f(x, np.array([object()]))
     with pytest.raises(DTypeError, match="<U"):
