@@ -13,7 +13,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heappushpop
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, GradientError, ShapeError
 from tapeline.runtime.op import OUT, Op
-from tapeline.runtime.record import JointNode, Node, PickNode, TapeSet, new_pick
+from tapeline.runtime.record import JointNode, Node, PickNode, TapeSet, new_pick, source_nodes
 from tapeline.runtime.spec import DType, Shape
 from tapeline.runtime.tensor import Tensor, as_tensor, new_tensor, wrap
 
@@ -47,7 +47,7 @@ _CACHED: dict[tuple[int, Shape, DType], np.ndarray[Any, Any]] = {}
 
 
 def _filled(number: int, shape: Shape, dtype: DType) -> np.ndarray[Any, Any]:
-    """An array that nobody writes to; the same one for the same 0-d request or zeros."""
+    """An array that nobody writes to; small zeros and 0-d arrays are made once."""
     if shape and number:
         made: np.ndarray[Any, Any] = np.empty(shape, dtype)
         made.fill(number)
@@ -58,10 +58,8 @@ def _filled(number: int, shape: Shape, dtype: DType) -> np.ndarray[Any, Any]:
         if len(_CACHED) >= 256:
             _CACHED.clear()
         found = np.full(shape, number, dtype)
-        found.flags.writeable = False
-        if found.nbytes > 4096:
-            return found
-        _CACHED[key] = found
+        if found.nbytes <= 4096:
+            _CACHED[key] = found
     return found
 
 
@@ -78,17 +76,22 @@ _RAW, _MIXED, _TENSORS, _FOREIGN = range(4)
 """What cotangents are: arrays; arrays where only this tape looks; tensors; what a space makes."""
 
 
+_BEYOND = 1 << 62
+"""A serial that no node reaches."""
+
+
 class _Walk:
     """One way back over the nodes of the tape that owns `own`."""
 
     __slots__ = ("grads", "heap", "ident", "low", "mode", "own", "owned", "space", "wanted")
 
-    def __init__(self, space: VSpace, own: TapeSet, wanted: dict[Node, Any]) -> None:
+    def __init__(self, space: VSpace, own: TapeSet, wanted: dict[Node | None, Any]) -> None:
         self.space = space
         self.own = own
         (self.ident,) = own.ids
         self.wanted = wanted
-        self.low = min([node.serial for node in wanted])
+        serials = [node.serial for node in wanted if node is not None]
+        self.low = min(serials) if serials else _BEYOND
         self.grads: dict[Node, Any] = {}
         self.heap: list[tuple[int, Node]] = []
         self.owned: set[Node] = set()
@@ -102,26 +105,62 @@ class _Walk:
 
     def seed(self, node: Node, cotangent: Any) -> None:
         """Start at a target."""
+        if node.serial < self.low:
+            return
         if self.mode == _RAW and type(cotangent) is Tensor:
             cotangent = cotangent._value
         self.deliver(node, cotangent)
 
     def run(self) -> None:
         """Leave in `wanted` the cotangent of each node there that the targets depend on."""
-        heap, grads, wanted, own, ident = self.heap, self.grads, self.wanted, self.own, self.ident
-        while heap:
-            node = heappop(heap)[1]
+        # `leads_on` and `deliver` are spelled out: walks over small arrays spend their time here
+        heap, grads, wanted = self.heap, self.grads, self.wanted
+        own, ident, low, mode = self.own, self.ident, self.low, self.mode
+        node = heappop(heap)[1] if heap else None
+        while node is not None:
             ct = grads.pop(node)
             if node in wanted:
                 wanted[node] = ct
-            rec = node.rec
-            if rec is own or ident in rec.ids:
-                if type(node) is PickNode:
-                    self.pick(node, ct)
-                elif type(node) is JointNode or node.op.joint_vjp is not None:  # type: ignore[union-attr]
+            following = None
+            if node.rec is own or ident in node.rec.ids:
+                op: Any = node.op
+                if type(node) is not Node or op.joint_vjp is not None:
                     self.expand_joint(node, ct)
                 else:
-                    self.expand(node, ct)
+                    attrs, saved = node.attrs, node.saved
+                    if mode:
+                        (ct,), saved = self.prepare(node, [ct])
+                    for parent, rule in zip(node.parents, op.vjps or self.missing(node)):  # noqa: B905  # parents are empty once released
+                        if (
+                            parent is None
+                            or rule is None
+                            or parent.serial < low
+                            or (parent.tapes is not own and ident not in parent.tapes.ids)
+                            or (parent.op is None and parent not in wanted)
+                        ):
+                            continue
+                        part = rule(ct, attrs, *saved)
+                        if part is None:
+                            continue
+                        if parent in grads:
+                            self.deliver(parent, part)
+                            continue
+                        grads[parent] = part
+                        if parent.op is None:
+                            continue
+                        if following is None:
+                            following = parent
+                        else:
+                            heappush(heap, (-parent.serial, parent))
+            if following is None:
+                node = heappop(heap)[1] if heap else None
+            elif heap:
+                node = heappushpop(heap, (-following.serial, following))[1]
+            else:
+                node = following
+        for leaf in wanted:  # leaves do not go through the heap
+            if leaf in grads:
+                wanted[leaf] = grads[leaf]
 
     def deliver(self, node: Node, part: Any) -> None:
         """Add to the cotangent of a node."""
@@ -129,7 +168,8 @@ class _Walk:
         held = grads.get(node)
         if held is None:
             grads[node] = part
-            heappush(self.heap, (-node.serial, node))
+            if node.op is not None:
+                heappush(self.heap, (-node.serial, node))
         elif node in self.owned:
             held += part  # a buffer made here of the first two parts; nobody else has seen it
         else:
@@ -154,29 +194,12 @@ class _Walk:
             and (node.op is not None or node in self.wanted)
         )
 
-    def expand(self, node: Node, ct: Any) -> None:
-        """Run the rules of an op that has one per input."""
-        op, attrs, saved = node.op, node.attrs, node.saved
-        own, ident, low = self.own, self.ident, self.low
-        assert op is not None
-        if self.mode:
-            (ct,), saved = self.prepare(node, [ct])
-        rules = op.vjps
-        if not rules and any(self.leads_on(parent) for parent in node.parents):
-            _reject_missing(op)
-        for parent, rule in zip(node.parents, rules, strict=False):
-            # `leads_on`, spelled out: most of the time of a walk over small arrays goes here
-            if (
-                parent is None
-                or rule is None
-                or parent.serial < low
-                or (parent.tapes is not own and ident not in parent.tapes.ids)
-                or (parent.op is None and parent not in self.wanted)
-            ):
-                continue
-            part = rule(ct, attrs, *saved)
-            if part is not None:
-                self.deliver(parent, part)
+    def missing(self, node: Node) -> tuple[()]:
+        """Complain about an op without gradient rules, if a source lies behind it."""
+        if any(self.leads_on(parent) for parent in node.parents):
+            assert node.op is not None
+            _reject_missing(node.op)
+        return ()
 
     def pick(self, node: PickNode, ct: Any) -> None:
         """Keep the cotangent of one output until all outputs of its op are through."""
@@ -193,6 +216,8 @@ class _Walk:
 
     def expand_joint(self, node: Node, ct: Any) -> None:
         """Run the one rule that an op has for all its inputs."""
+        if type(node) is PickNode:
+            return self.pick(node, ct)
         op = node.op
         assert op is not None
         cts: list[Any] = ct if type(node) is JointNode else [ct]
@@ -247,9 +272,9 @@ class _Walk:
 
 def as_cotangent(part: Any) -> Any:
     """An array as a tensor; tensors, None and cotangents of other kinds as they are."""
-    if isinstance(part, np.ndarray | np.generic):
-        return new_tensor(np.asarray(part))
-    return part
+    if type(part) is _ndarray:
+        return new_tensor(part)
+    return new_tensor(np.asarray(part)) if isinstance(part, np.generic) else part
 
 
 def _lift(node: Node) -> tuple[Any, ...]:
@@ -326,15 +351,14 @@ def imperative_grad(
     seeds = _seeds(space, targets, output_gradients)
     own = tape.begin_walk()
     try:
-        nodes = [tape.source_node(source) for source in sources]
-        wanted: dict[Node, Any] = {node: None for node in nodes if node is not None}
-        if wanted:
-            walk = _Walk(space, own, wanted)
-            for node, ct in seeds:
-                if node.tapes is own or walk.ident in node.tapes.ids:
-                    walk.seed(node, ct)
-            walk.run()
-        found = [None if node is None else wanted[node] for node in nodes]
+        nodes = source_nodes(own, sources)
+        wanted: dict[Node | None, Any] = dict.fromkeys(nodes)
+        walk = _Walk(space, own, wanted)
+        for node, ct in seeds:
+            if node.tapes is own or walk.ident in node.tapes.ids:
+                walk.seed(node, ct)
+        walk.run()
+        found = [wanted[node] for node in nodes]
     finally:
         tape.end_walk()
     if space is TENSOR_SPACE:
@@ -356,12 +380,15 @@ def _seeds(
             f"gradient: {len(output_gradients)} output_gradients for {len(targets)} targets; "
             "give one, or None, per target"
         )
-    seeds = []
+    seeds: list[tuple[Node, Any]] = []
     for index, target in enumerate(targets):
         node = target._node
         given = None if output_gradients is None else output_gradients[index]
         if given is None:
-            if node is not None:
+            if node is not None and space is TENSOR_SPACE:
+                value = target._value
+                seeds.append((node, _filled(1, value.shape, value.dtype)))
+            elif node is not None:
                 seeds.append((node, space.ones(target.shape, target.dtype)))
             continue
         if space is TENSOR_SPACE:

@@ -102,10 +102,10 @@ def bind(op: Op, inputs: Sequence[Any], attrs: Attrs = ()) -> Any:
     Tensors give tensors (a tuple of them where the op has `n_outputs`). When all inputs are plain
     arrays the kernel runs and its result is returned as it is: gradient rules count on that.
     """
-    try:
-        values = [tensor._value for tensor in inputs]
-    except AttributeError:
-        return _bind_arrays(op, inputs, attrs)
+    for item in inputs:
+        if type(item) is not Tensor:
+            return _bind_arrays(op, inputs, attrs)
+    values = [tensor._value for tensor in inputs]
     handler = STATE.handler
     if handler is not None:
         results = handler.run_op(op, inputs, attrs)
@@ -173,9 +173,10 @@ def _bind_arrays(op: Op, inputs: Sequence[Any], attrs: Attrs) -> Any:
 
     To a trace such an array is a constant: a gradient rule made it.
     """
-    if any(type(item) is Tensor for item in inputs):
-        tensors = [i if type(i) is Tensor else new_tensor(np.asarray(i)) for i in inputs]
-        return bind(op, tensors, attrs)
+    for item in inputs:
+        if type(item) is Tensor:
+            tensors = [i if type(i) is Tensor else new_tensor(np.asarray(i)) for i in inputs]
+            return bind(op, tensors, attrs)
     return op.kernel(*inputs, *attrs)
 
 

@@ -11,14 +11,20 @@ from typing import Any
 
 from tapeline.runtime.errors import ArgumentError
 
+_LEAF_TYPES: dict[type, bool] = {}
+_LEAF_TYPES_LIMIT = 1000
+
 
 def is_leaf(x: Any) -> bool:
     """Whether `x` is taken as a whole: no container that `flatten` looks into."""
-    return x is not None and not isinstance(x, dict | list | tuple) and not _is_dataclass(x)
-
-
-def _is_dataclass(x: Any) -> bool:
-    return dataclasses.is_dataclass(x) and not isinstance(x, type)
+    kind = type(x)
+    found = _LEAF_TYPES.get(kind)
+    if found is None:
+        if len(_LEAF_TYPES) >= _LEAF_TYPES_LIMIT:
+            _LEAF_TYPES.clear()
+        is_container = issubclass(kind, (dict, list, tuple)) or dataclasses.is_dataclass(kind)
+        found = _LEAF_TYPES[kind] = x is not None and not is_container
+    return found
 
 
 def _children(x: Any) -> list[Any]:
@@ -62,13 +68,24 @@ def _rebuild_dict(like: dict[Any, Any], children: list[Any]) -> Any:
     return made
 
 
+def _is_row(structure: Any) -> bool:
+    """Whether it is a list or tuple of leaves: the common case, done quickly."""
+    if type(structure) is not list and type(structure) is not tuple:
+        return False
+    for item in structure:  # noqa: SIM110  # a generator costs more than a short row
+        if not is_leaf(item):
+            return False
+    return True
+
+
 def flatten(structure: Any) -> list[Any]:
     """The leaves of a structure, from left to right."""
-    kind = type(structure)
-    if kind is not list and kind is not tuple and kind is not dict and is_leaf(structure):
+    if is_leaf(structure):
         return [structure]
+    if _is_row(structure):
+        return list(structure)
     leaves: list[Any] = []
-    stack = [iter([structure])]
+    stack = [iter(_children(structure))]
     while stack:
         for item in stack[-1]:
             if is_leaf(item):
@@ -89,6 +106,8 @@ def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
     ArgumentError
         If the number of leaves is not that of the structure.
     """
+    if _is_row(structure) and len(structure) == len(leaves):
+        return type(structure)(leaves)
     rest = iter(leaves)
     try:
         built = _fill(structure, rest)
@@ -150,6 +169,6 @@ def _difference(a: Any, b: Any, path: str) -> str:
 def _names(x: Any) -> list[Any]:
     if isinstance(x, dict):
         return list(x)
-    if _is_dataclass(x):
+    if dataclasses.is_dataclass(x):
         return [field.name for field in dataclasses.fields(x)]
     return list(range(len(_children(x))))

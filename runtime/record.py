@@ -9,8 +9,8 @@ it, and what a node saves is raw values, never tensors (a tensor would close a c
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from _thread import RLock
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, NoReturn
 from weakref import ref
@@ -29,7 +29,7 @@ class TapeSet(set["ref[Node]"]):
     __slots__ = ("drop", "ids", "memo")
 
     ids: tuple[int, ...]
-    """Ids of the tapes, ascending."""
+    """Ids of the tapes, ascending; none once the only tape is released."""
     memo: dict[TapeSet, TapeSet | None] | None
     """What `meet` found, while this set was the active one."""
     drop: Callable[[ref[Node]], object] | None
@@ -88,7 +88,7 @@ def _new_set(ids: tuple[int, ...]) -> TapeSet:
 
 EMPTY = _new_set(())
 """The set of no tapes; holds nothing."""
-LOCK = threading.RLock()
+LOCK = RLock()
 """Held where the tapes of a node change: several threads may watch one value. Reentrant, for a tape
 that dies of garbage collection releases itself wherever the thread happens to be."""
 _OWN: dict[int, TapeSet] = {}
@@ -155,7 +155,9 @@ def new_leaf(tapes: TapeSet) -> Node:
 def watch_node(node: Node, own: TapeSet) -> None:
     """Let the tape know the value of the node, as a leaf if it did not record it."""
     with LOCK:
-        if own.ids[0] not in node.tapes.ids:
+        if not node.tapes.ids:
+            node.tapes = own
+        elif own.ids[0] not in node.tapes.ids:
             node.tapes = union_set(node.tapes, own)
 
 
@@ -243,6 +245,7 @@ def release(own: TapeSet) -> None:
                 node.rec = EMPTY
                 node.tapes = EMPTY if node.tapes is own else _without(node.tapes, ident)
         own.clear()
+        own.ids = ()
         own.memo = own.drop = None
         if _COMBINED:
             for ids in [ids for ids in list(_COMBINED) if ident in ids]:
@@ -299,10 +302,17 @@ def forget_cell(ident: int, cell: Any) -> None:
         _CELLS[ident].pop(id(cell), None)
 
 
-def watched_node(ident: int, cell: Any) -> Node | None:
-    """The node that the cell names as a source for the tape."""
-    if ident in _CELLS:
-        found = _CELLS[ident].get(id(cell))
-        if found is not None:
-            return found[1]
-    return cell._node  # type: ignore[no-any-return]
+def source_nodes(own: TapeSet, cells: Sequence[Any]) -> list[Node | None]:
+    """The nodes that the cells name as sources for a tape; None for those it does not know."""
+    (ident,) = own.ids
+    nodes = [cell._node for cell in cells]
+    kept = _CELLS.get(ident)
+    if kept:
+        for index, cell in enumerate(cells):
+            found = kept.get(id(cell))
+            if found is not None:
+                nodes[index] = found[1]
+    for index, node in enumerate(nodes):
+        if node is not None and node.tapes is not own and ident not in node.tapes.ids:
+            nodes[index] = None
+    return nodes

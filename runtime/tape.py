@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from _thread import RLock
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -34,7 +35,6 @@ from tapeline.runtime.record import (
     remember_cell,
     tape_set,
     watch_node,
-    watched_node,
 )
 from tapeline.runtime.spec import Shape
 from tapeline.runtime.tensor import Tensor
@@ -83,7 +83,7 @@ class Tape:
         self.watch_accessed_variables = watch_accessed_variables
         self._own = self._variables = None
         self._is_recording = self._is_used = self._is_ended = False
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     def __del__(self) -> None:
         own = getattr(self, "_own", None)
@@ -154,21 +154,23 @@ class Tape:
 
     def watch_tensor(self, tensor: Tensor) -> None:
         """Record what is computed from the tensor's present value."""
-        own = self._require("watch")
+        own = self._require("watch") if self._own is None or self._is_used else self._own
         dtype = tensor._value.dtype
         if dtype.kind not in "fc":
             _warn_not_differentiable(dtype)
             return
-        (ident,) = own.ids
         with LOCK:
-            forget_cell(ident, tensor)
             node = tensor._node
             if node is None:
                 tensor._node = new_leaf(own)
-            elif ident not in node.tapes.ids:
+            elif not node.tapes.ids:
+                node.tapes = own
+            elif own.ids[0] not in node.tapes.ids:
                 watch_node(node, own)
-            elif ident in node.rec.ids:
-                remember_cell(ident, tensor, node)
+            elif own.ids[0] in node.rec.ids:
+                remember_cell(own.ids[0], tensor, node)
+                return
+        forget_cell(own.ids[0], tensor)
 
     def watch_variable(self, variable: WatchedVariable) -> None:
         """Record what is computed from any value of the variable."""
@@ -187,14 +189,6 @@ class Tape:
         return tuple([variables[serial] for serial in sorted(variables)])
 
     # Walking
-
-    def source_node(self, source: Any) -> Node | None:
-        """The node that a source of a gradient stands for, if this tape knows it."""
-        own = self._own
-        assert own is not None
-        (ident,) = own.ids
-        node = watched_node(ident, source)
-        return node if node is not None and ident in node.tapes.ids else None
 
     def begin_walk(self) -> TapeSet:
         """Lock the tape for one gradient. A tape that is not persistent stops recording."""
@@ -259,7 +253,7 @@ def refresh_active() -> None:
     if STATE.stopped or not STATE.open:
         STATE.active = None
     else:
-        STATE.active = tape_set(tuple(sorted([tape._own.ids[0] for tape in STATE.open])))
+        STATE.active = tape_set(tuple(sorted([i for tape in STATE.open for i in tape._own.ids])))
 
 
 # Functions on tapes
@@ -500,23 +494,39 @@ class GradientTape(Tape):
         TapeError
             (a RuntimeError) at the second call, unless the tape is persistent.
         """
-        flat_sources = [sources] if type(sources) is Tensor else nest.flatten(sources)
-        flat_targets = [target] if type(target) is Tensor else nest.flatten(target)
-        for name, leaves in (("target", flat_targets), ("sources", flat_sources)):
-            for leaf in leaves:
-                if type(leaf) is not Tensor and not hasattr(leaf, "is_differentiable"):
-                    raise ArgumentTypeError(
-                        f"gradient: {name} must be tensors or Variables, got {type(leaf).__name__}"
-                    )
+        flat_sources = _flat_tensors("sources", sources)
         found = imperative_grad(
-            TENSOR_SPACE, self, flat_targets, flat_sources,
+            TENSOR_SPACE, self, _flat_tensors("target", target), flat_sources,
             _flat_cotangents(target, output_gradients), unconnected_gradients,
         )  # fmt: skip
+        if flat_sources is sources:
+            return found if type(sources) is list else tuple(found)
         return found[0] if type(sources) is Tensor else nest.unflatten(sources, found)
 
     def export(self) -> list[TapeEntry]:
         """What the tape holds now, oldest first: each op with its inputs and what it keeps."""
         return self.list_entries()
+
+
+def _flat_tensors(argument: str, structure: Any) -> Sequence[Any]:
+    """The leaves of a structure of tensors and Variables; a plain row of tensors is returned as it
+    is."""
+    kind = type(structure)
+    if kind is Tensor:
+        return [structure]
+    if kind is list or kind is tuple:
+        for leaf in structure:
+            if type(leaf) is not Tensor:
+                break
+        else:
+            return structure  # type: ignore[no-any-return]  # a list or tuple
+    leaves = nest.flatten(structure)
+    for leaf in leaves:
+        if type(leaf) is not Tensor and not hasattr(leaf, "is_differentiable"):
+            raise ArgumentTypeError(
+                f"gradient: {argument} must be tensors or Variables, got {type(leaf).__name__}"
+            )
+    return leaves
 
 
 def _flat_cotangents(target: Any, given: Any) -> list[Any] | None:

@@ -35,8 +35,16 @@ def _sum_to(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 _SHAPES = (ShapeOf(0), ShapeOf(1))
+
+
+def _spread(x: Any, shape: tuple[int, ...]) -> Any:
+    out = np.empty(shape, x.dtype)
+    out[...] = x
+    return out
+
+
 SPREAD = _define(
-    "spread_to", lambda x, shape: np.broadcast_to(x, shape).copy(), saves=(ShapeOf(0),),
+    "spread_to", _spread, saves=(ShapeOf(0),),
     vjps=(lambda ct, attrs, shape: bind(SUM_TO, (ct,), (shape,)),), attr_names=("shape",),
 )  # fmt: skip
 SUM_TO = _define(
