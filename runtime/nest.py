@@ -27,7 +27,7 @@ def is_leaf(x: Any) -> bool:
     return found
 
 
-def _children(x: Any) -> list[Any]:
+def children(x: Any) -> list[Any]:
     """What the container `x` holds, in order."""
     if x is None:
         return []
@@ -85,13 +85,13 @@ def flatten(structure: Any) -> list[Any]:
     if _is_row(structure):
         return list(structure)
     leaves: list[Any] = []
-    stack = [iter(_children(structure))]
+    stack = [iter(children(structure))]
     while stack:
         for item in stack[-1]:
             if is_leaf(item):
                 leaves.append(item)
             else:
-                stack.append(iter(_children(item)))
+                stack.append(iter(children(item)))
                 break
         else:
             stack.pop()
@@ -123,7 +123,7 @@ def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
 def _fill(structure: Any, rest: Iterator[Any]) -> Any:
     if is_leaf(structure):
         return next(rest)
-    return _rebuild(structure, [_fill(child, rest) for child in _children(structure)])
+    return _rebuild(structure, [_fill(child, rest) for child in children(structure)])
 
 
 def map_structure(function: Callable[..., Any], structure: Any, *others: Any) -> Any:
@@ -159,7 +159,7 @@ def _difference(a: Any, b: Any, path: str) -> str:
     names_a, names_b = _names(a), _names(b)
     if names_a != names_b:
         return f"{where}: {type(a).__name__} of {names_a} and of {names_b}"
-    for name, x, y in zip(names_a, _children(a), _children(b), strict=True):
+    for name, x, y in zip(names_a, children(a), children(b), strict=True):
         found = _difference(x, y, f"{path}[{name!r}]")
         if found:
             return found
@@ -171,4 +171,4 @@ def _names(x: Any) -> list[Any]:
         return list(x)
     if dataclasses.is_dataclass(x):
         return [field.name for field in dataclasses.fields(x)]
-    return list(range(len(_children(x))))
+    return list(range(len(children(x))))

@@ -22,7 +22,7 @@ from tapeline.runtime.dispatch import BUSY, STATE, bind, is_recorded
 from tapeline.runtime.errors import ArgumentError, DTypeError
 from tapeline.runtime.op import Op
 from tapeline.runtime.record import Node, join, keep_watched, meet, next_serial
-from tapeline.runtime.spec import DType, canonical_dtype
+from tapeline.runtime.spec import SUPPORTED_DTYPES, DType, canonical_dtype
 from tapeline.runtime.tensor import Tensor, adopt, as_tensor, cast_tensor, wrap
 
 Promote: TypeAlias = Callable[[Op, Any, Any], tuple[Tensor, Tensor]]
@@ -281,7 +281,7 @@ def make_binary(
         record = _BINARY_RECORD.format(**order)
     source = _BINARY.format(
         guard=_GUARD_METHOD if method or reflected else _GUARD_FUNCTION,
-        dtypes=" or (dtype is not f32 and dtype is not f64)" if "f" in op.kinds else " or True",
+        dtypes=f" or ({_is_none_of(_fast_dtypes(op, promote is _common_promote))})",
         early=early,
         record=record,
         x=order["x"],
@@ -305,16 +305,28 @@ def make_unary(op: Op) -> Callable[[Any], Tensor]:
         record = _UNARY_RECORD
     source = _UNARY.format(
         guard=_GUARD_UNARY,
-        dtypes=(
-            "if dtype is not f32 and dtype is not f64:\n        return slow(a)"
-            if "f" in op.kinds
-            else "return slow(a)"
-        ),
+        dtypes=f"if {_is_none_of(_fast_dtypes(op, True))}:\n        return slow(a)",
         early=early,
         record=record,
     )
     made: Callable[..., Tensor] = _compile(op, op.name, source, slow)
     return made
+
+
+_common_promote = promote
+
+
+def _fast_dtypes(op: Op, may_be_int: bool) -> list[str]:
+    """The dtypes that closures of the op take by themselves, by name."""
+    found = ["float32", "float64"] if "f" in op.kinds else []
+    if may_be_int:
+        found += ["int64", "int32"] if "i" in op.kinds else []
+        found += ["bool"] if "b" in op.kinds else []
+    return found
+
+
+def _is_none_of(names: list[str]) -> str:
+    return " and ".join([f"dtype is not {name}_" for name in names]) or "True"
 
 
 @functools.cache
@@ -330,6 +342,7 @@ def _compile(op: Op, name: str, source: str, slow: Callable[..., Any]) -> Any:
         "Tensor": Tensor, "Node": Node, "ndarray": np.ndarray, "asarray": np.asarray, "join": join,
         "meet": meet, "next_serial": next_serial, "ref": ref, "f32": _FLOAT32, "f64": _FLOAT64,
         "constant": constant, "is_operand": is_operand,
+        **{f"{dtype.name}_": dtype for dtype in SUPPORTED_DTYPES},
     }  # fmt: skip
     exec(_code(source), scope)
     made = scope["operator"]

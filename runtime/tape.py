@@ -530,14 +530,31 @@ def _flat_tensors(argument: str, structure: Any) -> Sequence[Any]:
 
 
 def _flat_cotangents(target: Any, given: Any) -> list[Any] | None:
-    """The given cotangents in the order of the targets' leaves; None entries stay."""
+    """The given cotangents in the order of the leaves of `target`."""
     if given is None:
         return None
     if nest.is_leaf(target):
-        return list(given) if isinstance(given, list | tuple) and len(given) == 1 else [given]
-    if isinstance(given, dict):
-        given = [given[key] for key in target]
-    flat: list[Any] = []
-    for item in given:
-        flat.extend([item] if item is None or nest.is_leaf(item) else nest.flatten(item))
-    return flat
+        is_row = isinstance(given, list | tuple) and len(given) == 1
+        if is_row and (given[0] is None or hasattr(given[0], "dtype")):
+            return list(given)
+    return _match_leaves(target, given)
+
+
+def _match_leaves(target: Any, given: Any) -> list[Any]:
+    if nest.is_leaf(target):
+        return [given]
+    if given is None:
+        return [None] * len(nest.flatten(target))
+    if isinstance(target, dict) and isinstance(given, dict) and target.keys() == given.keys():
+        pairs = [(target[key], given[key]) for key in target]
+    elif isinstance(given, list | tuple) and len(given) == len(nest.children(target)):
+        pairs = list(zip(nest.children(target), given, strict=True))
+    elif type(given) is type(target) and not isinstance(target, dict | list | tuple):
+        pairs = list(zip(nest.children(target), nest.children(given), strict=True))
+    else:
+        raise ArgumentError(
+            "gradient: output_gradients must have the structure of target, with None for ones; "
+            f"{type(given).__name__} {given!r} stands where target has {type(target).__name__} of "
+            f"{len(nest.children(target))}"
+        )
+    return [leaf for part, item in pairs for leaf in _match_leaves(part, item)]

@@ -411,7 +411,7 @@ def _array_of(x: Any, wanted: DType | None, argument: str) -> npt.NDArray[Any]:
         raise DTypeError(
             f"{argument}: {type(x).__name__} {_short(x)} has dtype {found.dtype}; expected numbers"
         )
-    dtype = canonical_dtype(found.dtype, argument)
+    dtype = canonical_dtype(found.dtype.newbyteorder("="), argument)
     return found if found.dtype is dtype else found.astype(dtype, order="C")
 
 

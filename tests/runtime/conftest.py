@@ -43,42 +43,46 @@ def _spread(x: Any, shape: tuple[int, ...]) -> Any:
     return out
 
 
-SPREAD = _define(
+SPREAD: Op = _define(
     "spread_to", _spread, saves=(ShapeOf(0),),
     vjps=(lambda ct, attrs, shape: bind(SUM_TO, (ct,), (shape,)),), attr_names=("shape",),
 )  # fmt: skip
-SUM_TO = _define(
+SUM_TO: Op = _define(
     "sum_to", _sum_to, saves=(ShapeOf(0),), attr_names=("shape",),
     vjps=(lambda ct, attrs, shape: bind(SPREAD, (ct,), (shape,)),),
 )  # fmt: skip
-TOTAL = _define(
+TOTAL: Op = _define(
     "total", lambda x: np.add.reduce(x, None), saves=(ShapeOf(0),),
     vjps=(lambda ct, attrs, shape: bind(SPREAD, (ct,), (shape,)),),
 )  # fmt: skip
-ADD = _define(
+ADD: Op = _define(
     "plus", np.add, n_inputs=2, saves=_SHAPES, kinds="biufc",
     vjps=(lambda ct, attrs, s, t: _fit(ct, s), lambda ct, attrs, s, t: _fit(ct, t)),
 )  # fmt: skip
-SUB = _define(
+SUB: Op = _define(
     "minus", np.subtract, n_inputs=2, saves=_SHAPES, kinds="iufc",
     vjps=(lambda ct, attrs, s, t: _fit(ct, s), lambda ct, attrs, s, t: _fit(-ct, t)),
 )  # fmt: skip
-MUL = _define(
+MUL: Op = _define(
     "times", np.multiply, n_inputs=2, saves=(0, 1), kinds="biufc",
     vjps=(
         lambda ct, attrs, x, y: _fit(ct * y, x.shape),
         lambda ct, attrs, x, y: _fit(ct * x, y.shape),
     ),
 )  # fmt: skip
-NEG = _define("minus_of", np.negative, kinds="iufc", vjps=(lambda ct, attrs: -ct,))
-SIN = _define("sine", np.sin, saves=(0,), vjps=(lambda ct, attrs, x: ct * bind(COS, (x,)),))
-COS = _define("cosine", np.cos, saves=(0,), vjps=(lambda ct, attrs, x: -(ct * bind(SIN, (x,))),))
-EXP = _define("expo", np.exp, saves=(OUT,), vjps=(lambda ct, attrs, y: ct * y,))
-TANH = _define("tangens", np.tanh, saves=(OUT,), vjps=(lambda ct, attrs, y: ct * (1.0 - y * y),))
-LESS = _define("less_than", np.less, n_inputs=2, kinds="biuf", vjps=(None, None))
-RINT = _define("nearest", np.rint, vjps=(None,))
-NO_RULE = _define("no_rule", np.cbrt)
-CAST = _define(
+NEG: Op = _define("minus_of", np.negative, kinds="iufc", vjps=(lambda ct, attrs: -ct,))
+SIN: Op = _define("sine", np.sin, saves=(0,), vjps=(lambda ct, attrs, x: ct * bind(COS, (x,)),))
+COS: Op = _define(
+    "cosine", np.cos, saves=(0,), vjps=(lambda ct, attrs, x: -(ct * bind(SIN, (x,))),)
+)
+EXP: Op = _define("expo", np.exp, saves=(OUT,), vjps=(lambda ct, attrs, y: ct * y,))
+TANH: Op = _define(
+    "tangens", np.tanh, saves=(OUT,), vjps=(lambda ct, attrs, y: ct * (1.0 - y * y),)
+)
+LESS: Op = _define("less_than", np.less, n_inputs=2, kinds="biuf", vjps=(None, None))
+RINT: Op = _define("nearest", np.rint, vjps=(None,))
+NO_RULE: Op = _define("no_rule", np.cbrt)
+CAST: Op = _define(
     "convert", lambda x, dtype: x.astype(dtype), attr_names=("dtype",), kinds="biufc",
     saves=(0,), vjps=(lambda ct, attrs, x: bind(CAST, (ct,), (x.dtype,)),),
 )  # fmt: skip
@@ -88,7 +92,7 @@ def _sin_cos_vjp(cts: Any, attrs: Any, needed: Any, s: Any, c: Any) -> tuple[Any
     return (cts[0] * c - cts[1] * s,)
 
 
-SIN_COS = _define(
+SIN_COS: Op = _define(
     "sin_cos", lambda x: (np.sin(x), np.cos(x)), n_outputs=2, saves=(OUT, OUT - 1),
     joint_vjp=_sin_cos_vjp,
 )  # fmt: skip
@@ -149,6 +153,7 @@ def tiny() -> type[Tiny]:
 def _clean_state() -> Iterator[None]:
     """No test leaves a tape or a handler behind."""
     yield
-    assert STATE.handler is None
-    assert STATE.open == ()
-    assert STATE.active is None
+    left = STATE.handler, STATE.open, STATE.active
+    for tape in STATE.open:
+        tape.stop()
+    assert left == (None, (), None)

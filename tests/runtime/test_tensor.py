@@ -129,7 +129,7 @@ def test_as_tensor_names_what_it_cannot_take(value: Any) -> None:
 def test_as_tensor_rejects_unsupported_dtypes() -> None:
     with pytest.raises(DTypeError, match="float16"):
         as_tensor(np.zeros(2, np.float16))
-    with pytest.raises(DTypeError, match="object|expected numbers"):
+    with pytest.raises(DTypeError, match="expected numbers"):
         as_tensor([2**70])
 
 
@@ -151,13 +151,13 @@ def test_numpy_functions_reach_registered_counterparts() -> None:
     try:
         register_ufunc(np.heaviside, answer)
         register_ufunc(np.trapezoid, answer)
-        assert type(np.heaviside(np.ones(2), x)) is Tensor
-        assert type(np.trapezoid(x, axis=0)) is Tensor
+        assert isinstance(np.heaviside(np.ones(2), x), Tensor)
+        assert isinstance(np.trapezoid(x, axis=0), Tensor)
         target = np.ones(2)
         assert np.heaviside(x, x, out=target) is target
         assert target.tolist() == [0.0, 0.0]
         with pytest.raises(TypeError, match="out= cannot be a tensor"):
-            np.heaviside(x, x, out=x)
+            np.heaviside(x, x, out=x)  # type: ignore[call-overload]
     finally:
         NUMPY_FUNCTIONS.clear()
         NUMPY_FUNCTIONS.update(before)
