@@ -33,6 +33,7 @@ from tapeline.runtime.ops.promotion import (
     promote_to_float,
     weak_or_tensor,
 )
+from tapeline.runtime.ops.signs import positive
 from tapeline.runtime.tensor import (
     Tensor,
     TensorLike,
@@ -42,103 +43,6 @@ from tapeline.runtime.tensor import (
 )
 
 _INT8 = np.dtype(np.int8)
-
-# -- power -----------------------------------------------------------------------------------------
-
-
-def _power_vjp_x(ct: Any, attrs: Attrs, x: Any, y: Any, out: Any) -> Any:
-    return unbroadcast(along(ct, y * call(POWER, x, y - 1)), x.shape)
-
-
-def _power_vjp_y(ct: Any, attrs: Attrs, x: Any, y: Any, out: Any) -> Any:
-    return unbroadcast(along(ct, out * call(get_op("log"), x)), y.shape)
-
-
-POWER = define_pointwise(
-    "power",
-    kernel=np.power,
-    kinds="fc",
-    n_inputs=2,
-    saves=(0, 1, OUT),
-    vjps=(_power_vjp_x, _power_vjp_y),
-    emit=emit_call("power"),
-    domain=(0.5, 2.5),
-    ulp=(2.0, 2.0),
-)
-
-INTEGER_POWER = define_pointwise(
-    "integer_power",
-    kernel=np.power,
-    kinds="iu",
-    n_inputs=2,
-    vjps=(None, None),
-    domain=(0.0, 5.0),
-)
-"""Apart from `power`: a negative exponent is an error, which only the NumPy kernel can raise."""
-
-
-def power(x1: TensorLike, x2: TensorLike, /) -> Tensor:
-    """`x1` to the power of `x2`, element by element; `x1 ** x2`.
-
-    Bools are taken as int8.
-
-    Parameters
-    ----------
-    x1, x2 : tensor-like of int, float or complex
-        With shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape.
-
-    Raises
-    ------
-    ArgumentError
-        If both are ints and an exponent is negative.
-    ShapeError
-        If the shapes do not broadcast.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.power([1.0, 2.0, 3.0], 2).numpy()
-    array([1., 4., 9.])
-    """
-    base, exponent = weak_or_tensor(POWER, x1), weak_or_tensor(POWER, x2)
-    dtype = promoted_dtype(dtype_or_type(base), dtype_or_type(exponent))
-    if dtype.kind in "fc":
-        operands = promote(POWER, base, exponent)
-        simple = _SIMPLE_POWERS.get(exponent) if type(exponent) in (int, float) else None
-        op, inputs = (POWER, operands) if simple is None else (get_op(simple), operands[:1])
-        return apply(op, *inputs)
-    if type(exponent) is int and exponent < 0 and dtype.kind != "u":
-        raise ArgumentError(
-            f"power: ints cannot be raised to the negative int {exponent}; use a float exponent, "
-            f"or convert the base with tl.astype"
-        )
-    if type(exponent) is int and exponent == 2:
-        return square(base)
-    return apply(INTEGER_POWER, *bool_as_int8(INTEGER_POWER, base, exponent))
-
-
-_SIMPLE_POWERS = {-1.0: "reciprocal", 0.5: "sqrt", 1.0: "positive", 2.0: "square"}
-"""What NumPy computes for these Python exponents; at -0.0 and -inf `sqrt` is not `power`."""
-
-register_ufunc(np.power, power)
-
-
-def _power_method(x: Tensor, exponent: Any) -> Any:
-    return power(x, exponent) if is_operand(exponent) else NotImplemented
-
-
-def _reflected_power(x: Tensor, base: Any) -> Any:
-    return power(base, x) if is_operand(base) else NotImplemented
-
-
-attach_method("__pow__", _power_method)
-attach_method("__rpow__", _reflected_power)
-attach_method("__ipow__", make_inplace("**=", _power_method))
 
 # -- square and reciprocal -------------------------------------------------------------------------
 
@@ -333,6 +237,112 @@ def rsqrt(x: TensorLike, /) -> Tensor:
     """
     return _rsqrt(x)
 
+
+# -- power -----------------------------------------------------------------------------------------
+
+
+def _power_vjp_x(ct: Any, attrs: Attrs, x: Any, y: Any, out: Any) -> Any:
+    return unbroadcast(along(ct, y * call(POWER, x, y - 1)), x.shape)
+
+
+def _power_vjp_y(ct: Any, attrs: Attrs, x: Any, y: Any, out: Any) -> Any:
+    return unbroadcast(along(ct, out * call(get_op("log"), x)), y.shape)
+
+
+POWER = define_pointwise(
+    "power",
+    kernel=np.power,
+    kinds="fc",
+    n_inputs=2,
+    saves=(0, 1, OUT),
+    vjps=(_power_vjp_x, _power_vjp_y),
+    emit=emit_call("power"),
+    domain=(0.5, 2.5),
+    ulp=(2.0, 2.0),
+)
+
+INTEGER_POWER = define_pointwise(
+    "integer_power",
+    kernel=np.power,
+    kinds="iu",
+    n_inputs=2,
+    vjps=(None, None),
+    domain=(0.0, 5.0),
+)
+"""Apart from `power`: a negative exponent is an error, which only the NumPy kernel can raise."""
+
+
+def power(x1: TensorLike, x2: TensorLike, /) -> Tensor:
+    """`x1` to the power of `x2`, element by element; `x1 ** x2`.
+
+    Bools are taken as int8.
+
+    Parameters
+    ----------
+    x1, x2 : tensor-like of int, float or complex
+        With shapes that broadcast.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape.
+
+    Raises
+    ------
+    ArgumentError
+        If both are ints and an exponent is negative.
+    ShapeError
+        If the shapes do not broadcast.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.power([1.0, 2.0, 3.0], 2).numpy()
+    array([1., 4., 9.])
+    """
+    if type(x1) is Tensor and type(x2) in (int, float) and x1.dtype.kind == "f":
+        return _power_of_float(x1, x2)  # type: ignore[arg-type]
+    base, exponent = weak_or_tensor(POWER, x1), weak_or_tensor(POWER, x2)
+    dtype = promoted_dtype(dtype_or_type(base), dtype_or_type(exponent))
+    if dtype.kind in "fc":
+        operands = promote(POWER, base, exponent)
+        simple = _SIMPLE_POWERS.get(exponent) if type(exponent) in (int, float) else None
+        return apply(POWER, *operands) if simple is None else simple(operands[0])
+    if type(exponent) is int and exponent < 0 and dtype.kind != "u":
+        raise ArgumentError(
+            f"power: ints cannot be raised to the negative int {exponent}; use a float exponent, "
+            f"or convert the base with tl.astype"
+        )
+    if type(exponent) is int and exponent == 2:
+        return square(base)
+    return apply(INTEGER_POWER, *bool_as_int8(INTEGER_POWER, base, exponent))
+
+
+_SIMPLE_POWERS = {-1.0: _reciprocal, 0.5: _sqrt, 1.0: positive, 2.0: _square}
+"""What NumPy computes for these Python exponents; at -0.0 and -inf `sqrt` is not `power`."""
+
+_power = make_binary(POWER, method=True)
+
+
+def _power_of_float(x: Tensor, exponent: float) -> Tensor:
+    simple = _SIMPLE_POWERS.get(exponent)
+    return _power(x, exponent) if simple is None else simple(x)
+
+
+register_ufunc(np.power, power)
+
+
+def _power_method(x: Tensor, exponent: Any) -> Any:
+    return power(x, exponent) if is_operand(exponent) else NotImplemented
+
+
+def _reflected_power(x: Tensor, base: Any) -> Any:
+    return power(base, x) if is_operand(base) else NotImplemented
+
+
+attach_method("__pow__", _power_method)
+attach_method("__rpow__", _reflected_power)
+attach_method("__ipow__", make_inplace("**=", _power_method))
 
 # -- hypot -----------------------------------------------------------------------------------------
 

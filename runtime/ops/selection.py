@@ -99,7 +99,11 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
     >>> tl.where([True, False], [1.0, 2.0], 0.0).numpy()
     array([1., 0.])
     """
-    return apply(WHERE, as_tensor(condition, BOOL, "where"), *promote(WHERE, x1, x2))
+    if type(condition) is not Tensor or condition.dtype is not BOOL:
+        condition = as_tensor(condition, BOOL, "where")
+    if not (type(x1) is type(x2) is Tensor and x1.dtype is x2.dtype):
+        x1, x2 = promote(WHERE, x1, x2)
+    return apply(WHERE, condition, x1, x2)
 
 
 register_ufunc(np.where, where)
