@@ -17,6 +17,7 @@ from tapeline.compiler.codegen.passplan import (
     live_values,
 )
 from tapeline.compiler.codegen.schedule import Schedule, Space, schedule
+from tapeline.compiler.codegen.sheet import is_wide
 from tapeline.compiler.codegen.simplify import simplify
 from tapeline.compiler.codegen.splitting import (
     Stages,
@@ -74,6 +75,8 @@ def taken_apart(nest: Nest, found: Schedule) -> Stages | None:
     size = found.space.size(tuple(range(len(found.space.extents))))
     if not reduces or size < SPLIT_SIZE:
         return None
+    if is_wide(nest, found):
+        return None if _is_one_level(nest, found) else peel(nest)
     chunks = found.space.extents[found.chunked] if found.chunked >= 0 else 1
     if found.chunked == found.vector:
         chunks //= 64

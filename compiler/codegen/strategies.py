@@ -19,6 +19,7 @@ from tapeline.compiler.codegen.passplan import HEAVY, Plan, plan_passes
 from tapeline.compiler.codegen.reduce import DEPTH, ROWS
 from tapeline.compiler.codegen.rows import RowSweep
 from tapeline.compiler.codegen.schedule import Schedule
+from tapeline.compiler.codegen.sheet import TOGETHER, WIDTH, SheetSweep, is_wide
 from tapeline.compiler.codegen.splitting import is_reducing
 from tapeline.compiler.codegen.sweep import PassForm, Sweep
 from tapeline.compiler.codegen.target import Target
@@ -34,6 +35,7 @@ EMITTERS: dict[str, Emitter] = {
     "rows": RowSweep,
     "lanes": LaneSweep,
     "across": AcrossSweep,
+    "sheet": SheetSweep,
 }
 
 
@@ -59,6 +61,8 @@ def choose(nest: Nest, found: Schedule, target: Target) -> Choice:
     plain = plain_choice(nest, found, target)
     if any(is_reducing(step) for step in nest.steps):
         narrow = min(lanes, LANES)
+        if is_wide(nest, found) and len(plain.plan.passes) == 1 and not plain.plan.passes[0].stores:
+            return _choice("sheet", nest, found, lanes, target)
         turned = across(nest, found, narrow)
         if turned is None or not (found.mode == "rows" or _is_strided(nest, found)):
             return plain
@@ -90,11 +94,15 @@ def _choice(name: str, nest: Nest, found: Schedule, lanes: int, target: Target) 
     forms = pass_forms(plan, found, lanes, costs, target)
     if name == "across":
         forms = tuple(PassForm(0, 0) for _ in forms)
+    elif name == "sheet":
+        forms = (PassForm(TOGETHER if costs[0] <= HEAVY else 2, forms[0].block),)
     grain = 1
     if name == "flat":
         grain = lanes if found.chunked == found.n_outer else 1
     elif name == "tiles":
         grain = TILE if found.chunked == found.n_outer - 1 else 1
+    elif name == "sheet":
+        grain = WIDTH if found.chunked == found.vector else 1
     elif found.chunked == found.vector:
         grain = lanes * max([1, *(form.unroll for form in forms)])
     static = found.space.extents[-1] if name == "flat" else 0
