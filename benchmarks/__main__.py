@@ -18,7 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 SLOWING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 """Settings that some machines carry and that make NumPy's BLAS slower than it is."""
-THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
+THREAD_SETTINGS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NPROC",
+    "TAPELINE_NUM_THREADS",
+)
 
 
 def child_environment(threads: int) -> dict[str, str]:

@@ -81,3 +81,10 @@ def test_digits_are_the_published_set() -> None:
     counts = [sum(row[-1] == digit for row in rows) for digit in range(10)]
     assert counts == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     assert {cell for row in rows for cell in row[:-1]} == {float(level) for level in range(17)}
+
+
+def test_documents_name_every_environment_variable() -> None:
+    documented = (ROOT / "docs" / "architecture.md").read_text()
+    sources = [*ROOT.glob("runtime/**/*.py"), *ROOT.glob("compiler/**/*.py")]
+    read = {name for path in sources for name in re.findall(r"TAPELINE_[A-Z_]+", path.read_text())}
+    assert not [name for name in sorted(read) if f"`{name}=" not in documented]
