@@ -8,7 +8,7 @@ files (see `operators`); nothing here runs an op by itself.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
@@ -283,7 +283,7 @@ class Tensor:
         def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
 
 
-TensorLike: TypeAlias = "Tensor | SupportsTensor | npt.ArrayLike"
+TensorLike: TypeAlias = "Tensor | SupportsTensor | npt.ArrayLike | Sequence[Any]"
 """Whatever `as_tensor` takes: a tensor, a Variable, an array, a scalar, nested sequences."""
 
 NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}

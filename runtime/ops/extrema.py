@@ -11,7 +11,7 @@ from tapeline.runtime.errors import ArgumentTypeError, ShapeError
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Reduction, Sample, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import Array, Axis
-from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.ops.pointwise import apply, call, check_dtype
 from tapeline.runtime.ops.reduction import (
     SAMPLES,
     SUM,
@@ -87,6 +87,7 @@ def _define_extremum(
         return reduce(x, axes, None, None, keepdims)
 
     def infer(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> TensorSpec:
+        check_dtype(name, x.dtype, "biuf")
         shape = x.static_shape
         _reject_empty(name, shape, axes)
         return spec_of(reduced_shape(shape, axes, keepdims), x.dtype)
@@ -160,6 +161,7 @@ def _define_position(name: str, function: Callable[..., Any], lowering: Reductio
         return np.full((1,) * x.ndim, flat) if keepdims else flat
 
     def infer(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> TensorSpec:
+        check_dtype(name, x.dtype, "biuf")
         shape = x.static_shape
         if len(axes) not in (1, len(shape)):
             raise ArgumentTypeError(f"{name}: axis must be one int or None, got {axes}")

@@ -17,7 +17,7 @@ from tapeline.runtime.op import Attrs, Op, Reduction, Sample, ShapeOf, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, kept_shape, normalize_axes
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
-from tapeline.runtime.ops.pointwise import along, apply, call
+from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype
 from tapeline.runtime.ops.scan import products_of_others
 from tapeline.runtime.ops.shaping import RESHAPE, spread
 from tapeline.runtime.spec import Shape, TensorSpec, accumulator_dtype, canonical_dtype, spec_of
@@ -64,6 +64,7 @@ def _infer_bool(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> TensorS
 
 def reduce_over(op: Op, x: TensorLike, axis: Axis, keepdims: bool) -> Tensor:
     tensor = as_tensor(x, argument=op.name)
+    check_dtype(op.name, tensor.dtype, op.kinds)
     attrs = (normalize_axes(op.name, axis, tensor.ndim), bool(keepdims))
     if 0 in tensor.shape:
         op.infer(spec_of(tensor.shape, tensor.dtype), *attrs)

@@ -183,8 +183,9 @@ def _space_out(x: Tensor, axis: int, step: int) -> Any:
     """The elements along the axis with `step - 1` zeros between one and the next."""
     before, extent, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     column = apply(RESHAPE, x, attrs=((*before, extent, 1, *after),))
-    no_pads = ((0, 0),) * len(before)
-    padded = apply(get_op("pad"), column, attrs=((*no_pads, (0, 0), (0, step - 1)), 0))
+    pads = [(0, 0)] * (len(x.shape) + 1)
+    pads[axis + 1] = (0, step - 1)
+    padded = apply(get_op("pad"), column, attrs=(tuple(pads), 0))
     joined = apply(RESHAPE, padded, attrs=((*before, extent * step, *after),))
     return slice_along(joined, axis, 0, (extent - 1) * step + 1)
 
@@ -201,6 +202,7 @@ GETITEM_GRAD = define_op(
         Sample(((5,),), ((1,), (4, 5))),
         Sample(((4, 2),), ((FULL, ("slice", 1, 5, 2)), (4, 5))),
         Sample(((4, 1),), ((("slice", 3, None, -1), None, 2), (4, 5))),
+        Sample(((2, 5),), ((("slice", 3, None, -2),), (4, 5))),
         Sample(((0, 5),), ((("slice", 2, 2, 1),), (4, 5))),
     ),
 )

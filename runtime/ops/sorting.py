@@ -9,7 +9,7 @@ import numpy as np
 from tapeline.runtime.op import Attrs, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.gather import TAKE_ALONG_AXIS_GRAD
-from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.ops.pointwise import apply, call, check_dtype
 from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
 
@@ -28,6 +28,7 @@ def _argsort_kernel(x: Array, axis: int, descending: bool) -> Array:
 
 
 def _argsort_infer(x: TensorSpec, axis: int, descending: bool) -> TensorSpec:
+    check_dtype("argsort", x.dtype, "biuf")
     return spec_of(x.static_shape, np.dtype(np.int64))
 
 
@@ -49,6 +50,7 @@ def _sort_kernel(x: Array, axis: int, descending: bool) -> Array:
 
 
 def _sort_infer(x: TensorSpec, axis: int, descending: bool) -> TensorSpec:
+    check_dtype("sort", x.dtype, "biuf")
     return spec_of(x.static_shape, x.dtype)
 
 
@@ -94,6 +96,7 @@ def sort(
     array([3, 2, 1])
     """
     x = as_tensor(x, argument="sort")
+    check_dtype("sort", x.dtype, SORT.kinds)
     return apply(SORT, x, attrs=(normalize_axis("sort", axis, x.ndim), bool(descending)))
 
 
@@ -111,4 +114,5 @@ def argsort(
     array([1, 2, 0])
     """
     x = as_tensor(x, argument="argsort")
+    check_dtype("argsort", x.dtype, ARGSORT.kinds)
     return apply(ARGSORT, x, attrs=(normalize_axis("argsort", axis, x.ndim), bool(descending)))
