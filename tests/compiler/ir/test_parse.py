@@ -1,7 +1,10 @@
 """Text of a graph reads back as the same graph."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
+from tests.sampling import op_cases, sampled_ops
 
 from tapeline.compiler.ir.graph import Graph, graphs_equal
 from tapeline.compiler.ir.location import Location
@@ -156,3 +159,12 @@ def test_fifty_thousand_nodes_read_back() -> None:
         x = graph.add(TAG, (x,), (i % 7,))
     graph.outputs = [x]
     assert graphs_equal(graph, parse_graph(str(graph), OPS))
+
+
+@pytest.mark.parametrize("op", sampled_ops(), ids=lambda op: op.name)
+def test_every_op_of_the_registry_reads_back(op: Op) -> None:
+    for arrays, attrs in islice(op_cases(op), 0, None, 7):
+        graph = Graph(op.name)
+        inputs = [graph.add_placeholder(TensorSpec(a.shape, a.dtype)) for a in arrays]
+        graph.outputs = list(graph.picks(graph.add(op, inputs, attrs)))
+        assert graphs_equal(graph, parse_graph(str(graph)))

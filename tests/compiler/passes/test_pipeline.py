@@ -1,11 +1,14 @@
 """The pipeline as a whole."""
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.sampling import op_cases, sampled_ops
 
+from tapeline.compiler.frontend.replay import trace_into
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interpret import run_graph
 from tapeline.compiler.passes.base import PassResult
@@ -79,3 +82,16 @@ def test_hundred_thousand_nodes_pass_through() -> None:
         y = graph.add(CHAIN[1], (graph.add(CHAIN[0], (y,)), x))
     graph.outputs = [y]
     assert len(run_pipeline(graph)) == len(graph)
+
+
+@pytest.mark.parametrize("op", sampled_ops(), ids=lambda op: op.name)
+def test_the_passes_keep_the_values_of_every_op(op: Op) -> None:
+    passes = default_passes(trace_into, differentiated=True)
+    for arrays, attrs in islice(op_cases(op), 0, None, 5):
+        graph = Graph(op.name)
+        inputs = [graph.add_placeholder(TensorSpec(a.shape, a.dtype)) for a in arrays]
+        graph.outputs = list(graph.picks(graph.add(op, inputs, attrs)))
+        after = run_pipeline(graph, passes, verify=True)
+        for want, got in zip(run_graph(graph, arrays), run_graph(after, arrays), strict=True):
+            rtol = 1e-4 if want.dtype in ("float32", "complex64") else 1e-10
+            np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol)
