@@ -270,6 +270,8 @@ class Lowering:
 
     def _copy(self, source: Placed, target: Placed, label: str) -> None:
         """Copies with a cast to the target's dtype; the source may broadcast."""
+        if target.spec.dtype.kind == "c" and source.spec.dtype == target.spec.dtype:
+            source, target = _in_parts(source), _in_parts(target)
         shape = target.spec.static_shape
         nest = NestBuilder(shape, ())
         offset = len(shape) - len(source.spec.static_shape)
@@ -371,7 +373,7 @@ class Lowering:
     def _lower_single(self, node: int) -> None:
         graph = self.graph
         lowering = graph.ops[node].lowering
-        if isinstance(lowering, Assembly):
+        if isinstance(lowering, Assembly) and graph.spec(node).dtype.kind != "c":
             self._lower_assembly(node, lowering)
         elif (
             isinstance(lowering, LibraryCall)
@@ -444,6 +446,14 @@ class Lowering:
                 op, graph.attrs[node], inputs, outputs, op.name, (node,), graph.locations[node]
             )
         )
+
+
+def _in_parts(placed: Placed) -> Placed:
+    """Complex elements as pairs of floats, along one more dimension."""
+    spec, layout = placed.spec, placed.layout
+    size = spec.dtype.itemsize // 2
+    parts = TensorSpec((*spec.static_shape, 2), np.dtype(f"f{size}"))
+    return Placed(placed.buffer, Layout(layout.offset, (*layout.strides, size)), parts)
 
 
 def _is_nonzero(b: ScalarEmitter[Any], value: Any) -> Any:
