@@ -99,6 +99,8 @@ class Executable:
         n_inputs = len(step.inputs)
         kernel, attrs, count = step.op.kernel, step.attrs, len(views)
         several = step.op.n_outputs is not None
+        where = step.location
+        place = "" if where is None else f"{where.filename}:{where.line}"
 
         def call(address: int) -> int:
             try:
@@ -110,6 +112,8 @@ class Executable:
                 ):
                     target[...] = result
             except BaseException as error:
+                if place:
+                    error.add_note(f"in {self.graph.name}, from {place}")
                 self._failures.error = error
                 return 1
             return 0

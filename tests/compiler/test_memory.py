@@ -86,19 +86,21 @@ def test_a_dropped_function_is_freed_with_its_graph_and_captures() -> None:
     class Big:
         pass
 
-    big = Big()
-    outside = tl.asarray(np.ones(8))
+    def make() -> tuple[Any, list[Any]]:
+        big, outside = Big(), tl.asarray(np.ones(8))
 
-    def plain(x: Any) -> Any:
-        assert big is not None
-        return x * outside
+        @tl.function
+        def f(x: Any) -> Any:
+            assert big is not None
+            return x * outside
 
-    f = tl.function(plain)
-    for _ in range(3):
-        f(tl.asarray(np.ones(8)))
-    dead = [weakref.ref(f), weakref.ref(f.concrete_functions[0]), weakref.ref(outside)]
-    dead.append(weakref.ref(big))
-    del f, plain, outside, big
+        for _ in range(3):
+            f(tl.asarray(np.ones(8)))
+        return f, [weakref.ref(o) for o in (f, f.concrete_functions[0], outside, big)]
+
+    function, dead = make()
+    assert None not in [ref() for ref in dead]
+    del function
     gc.collect()
     assert [ref() for ref in dead] == [None] * 4
 
