@@ -90,8 +90,11 @@ class _Walk:
         self.own = own
         (self.ident,) = own.ids
         self.wanted = wanted
-        serials = [node.serial for node in wanted if node is not None]
-        self.low = min(serials) if serials else _BEYOND
+        low = _BEYOND
+        for node in wanted:
+            if node is not None and node.serial < low:
+                low = node.serial
+        self.low = low
         self.grads: dict[Node, Any] = {}
         self.heap: list[tuple[int, Node]] = []
         self.owned: set[Node] = set()
@@ -103,21 +106,18 @@ class _Walk:
         else:
             self.mode = _RAW if active is None else _MIXED
 
-    def seed(self, node: Node, cotangent: Any) -> None:
-        """Start at a target."""
-        if node.serial < self.low:
-            return
-        if self.mode == _RAW and type(cotangent) is Tensor:
-            cotangent = cotangent._value
-        self.deliver(node, cotangent)
-
-    def run(self) -> None:
-        """Leave in `wanted` the cotangent of each node there that the targets depend on."""
+    def run(self, seeds: Sequence[tuple[Node, Any]]) -> None:
+        """Start at the seeds, targets with their cotangents; leave in `wanted` the cotangent of
+        each node there that the targets depend on."""
         # `leads_on` and `deliver` are spelled out: walks over small arrays spend their time here
         heap, grads, wanted = self.heap, self.grads, self.wanted
         own, ident, low, mode = self.own, self.ident, self.low, self.mode
-        node = heappop(heap)[1] if heap else None
-        while node is not None:
+        for node, ct in seeds:
+            if node.serial >= low and (node.tapes is own or ident in node.tapes.ids):
+                self.deliver(node, ct._value if mode == _RAW and type(ct) is Tensor else ct)
+        next_node = heappop(heap)[1] if heap else None
+        while next_node is not None:
+            node = next_node
             ct = grads.pop(node)
             if node in wanted:
                 wanted[node] = ct
@@ -153,11 +153,11 @@ class _Walk:
                         else:
                             heappush(heap, (-parent.serial, parent))
             if following is None:
-                node = heappop(heap)[1] if heap else None
+                next_node = heappop(heap)[1] if heap else None
             elif heap:
-                node = heappushpop(heap, (-following.serial, following))[1]
+                next_node = heappushpop(heap, (-following.serial, following))[1]
             else:
-                node = following
+                next_node = following
         for leaf in wanted:  # leaves do not go through the heap
             if leaf in grads:
                 wanted[leaf] = grads[leaf]
@@ -353,16 +353,12 @@ def imperative_grad(
     try:
         nodes = source_nodes(own, sources)
         wanted: dict[Node | None, Any] = dict.fromkeys(nodes)
-        walk = _Walk(space, own, wanted)
-        for node, ct in seeds:
-            if node.tapes is own or walk.ident in node.tapes.ids:
-                walk.seed(node, ct)
-        walk.run()
+        _Walk(space, own, wanted).run(seeds)
         found = [wanted[node] for node in nodes]
     finally:
         tape.end_walk()
     if space is TENSOR_SPACE:
-        found = [as_cotangent(part) for part in found]
+        found = [part if type(part) is Tensor else as_cotangent(part) for part in found]
     if unconnected_gradients == "zero":
         found = [
             space.zeros(source.shape, source.dtype) if part is None else part

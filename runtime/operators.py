@@ -20,7 +20,7 @@ import numpy as np
 
 from tapeline.runtime.dispatch import BUSY, STATE, bind, is_recorded
 from tapeline.runtime.errors import ArgumentError, DTypeError
-from tapeline.runtime.op import Op
+from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.record import Node, join, keep_watched, meet, next_serial
 from tapeline.runtime.spec import SUPPORTED_DTYPES, DType, canonical_dtype
 from tapeline.runtime.tensor import Tensor, adopt, as_tensor, cast_tensor, wrap
@@ -187,18 +187,18 @@ _BINARY_RECORD = """
 """
 
 _UNARY = """
-def operator(a):
+def operator(a{attrs}):
     {guard}
     if busy[0]:
-        return slow(a)
+        return slow(a{attrs})
     x = a._value
     dtype = x.dtype
     {dtypes}
     {early}
     try:
-        r = kernel(x)
+        r = kernel(x{star_attrs})
     except Exception:
-        return slow(a)
+        return slow(a{attrs})
     if type(r) is not ndarray:
         r = asarray(r)
     z = Tensor()
@@ -223,7 +223,7 @@ _UNARY_RECORD = """
     n = Node()
     n.serial = next_serial()
     n.op = op
-    n.attrs = ()
+    n.attrs = {attrs}
     n.parents = (p,)
     n.saved = save(x, r)
     n.rec = n.tapes = hit
@@ -247,7 +247,7 @@ _GUARD_FUNCTION = """
 """
 _GUARD_UNARY = """
     if type(a) is not Tensor:
-        return slow(a)
+        return slow(a{attrs})
 """
 
 
@@ -292,22 +292,28 @@ def make_binary(
     return made
 
 
-def make_unary(op: Op) -> Callable[[Any], Tensor]:
-    """A function `a -> op(a)`, also good as a method of tensors; `op` has no attributes."""
+def make_unary(op: Op) -> Callable[..., Tensor]:
+    """A function `a -> op(a)`, also good as a method of tensors.
 
-    def slow(a: Any) -> Any:
-        return bind(op, (promote_one(op, a),))
+    If the op has attributes the function is `(a, attrs) -> op(a)`, with a tuple of them.
+    """
 
+    def slow(a: Any, attrs: Attrs = ()) -> Any:
+        return bind(op, (promote_one(op, a),), attrs)
+
+    attrs, star_attrs = (", attrs", ", *attrs") if op.attr_names else ("", "")
     early, record = "", ""
     if not (op.vjps or op.joint_vjp):
-        early = "\n    if a._node is not None:\n        return slow(a)"
+        early = f"\n    if a._node is not None:\n        return slow(a{attrs})"
     elif is_recorded(op):
-        record = _UNARY_RECORD
+        record = _UNARY_RECORD.format(attrs="attrs" if attrs else "()")
     source = _UNARY.format(
-        guard=_GUARD_UNARY,
-        dtypes=f"if {_is_none_of(_fast_dtypes(op, True))}:\n        return slow(a)",
+        guard=_GUARD_UNARY.format(attrs=attrs),
+        dtypes=f"if {_is_none_of(_fast_dtypes(op, True))}:\n        return slow(a{attrs})",
         early=early,
         record=record,
+        attrs=attrs,
+        star_attrs=star_attrs,
     )
     made: Callable[..., Tensor] = _compile(op, op.name, source, slow)
     return made

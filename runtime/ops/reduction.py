@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.op import Attrs, Op, Reduction, Sample, ShapeOf, define_op
-from tapeline.runtime.operators import attach_method
+from tapeline.runtime.operators import attach_method, make_unary
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, kept_shape, normalize_axes
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
 from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype
@@ -96,6 +96,11 @@ SUM = define_op(
 )
 
 
+_sum = make_unary(SUM)
+_ALL_AXES = [tuple(range(ndim)) for ndim in range(65)]
+"""All axes of a tensor, by its number of dimensions; NumPy has at most 64."""
+
+
 def _accumulate(
     op: Op, x: TensorLike, axis: Axis, dtype: npt.DTypeLike | None, keepdims: bool
 ) -> Tensor:
@@ -139,6 +144,8 @@ def sum(
     >>> tl.sum(tl.asarray([[1, 2], [3, 4]]), axis=0).numpy()
     array([4, 6])
     """
+    if axis is None and dtype is None and type(x) is Tensor:
+        return _sum(x, (_ALL_AXES[len(x._value.shape)], bool(keepdims)))
     return _accumulate(SUM, x, axis, dtype, keepdims)
 
 
