@@ -184,9 +184,11 @@ def _explain_failure(op: Op, values: Sequence[Any], attrs: Attrs) -> None:
     """Say in our own words why a kernel failed, if it met a symbolic value or does not fit."""
     for value in values:
         if type(value) is not _ndarray:
+            describe = getattr(value, "describe", lambda value=value: repr(value))
             raise LeakedTensorError(
-                f"{op.name}: a symbolic tensor of a trace, {value!r}, was used outside of it; "
-                "return it from the traced function and use what the call returns"
+                f"{op.name}: a symbolic tensor made by {describe()} was used outside of its trace. "
+                "It has no value there; return it from the traced function and use what the call "
+                "returns"
             )
     try:
         op.infer(*[spec_of(value.shape, value.dtype) for value in values], *attrs)
