@@ -25,6 +25,7 @@ from tapeline.compiler.codegen.splitting import (
     is_reducing,
     part_size,
     peel,
+    separate,
     split,
 )
 from tapeline.compiler.codegen.strategies import (
@@ -36,10 +37,10 @@ from tapeline.compiler.codegen.strategies import (
 )
 from tapeline.compiler.codegen.target import Target
 
-SPLIT_SIZE = 32768
-"""From so many points on, a launch should have many chunks."""
+SPLIT_SIZE = 1 << 17
+"""From so many points on, a launch should have several chunks."""
 
-ENOUGH_CHUNKS = 16
+ENOUGH_CHUNKS = 8
 
 Places: TypeAlias = Sequence[SlotValue]
 """Where each operand of a nest is when its kernel runs."""
@@ -70,10 +71,12 @@ def emit_placed(nest: Nest, target: Target, name: str, places: Places, scratch: 
 
 
 def taken_apart(nest: Nest, found: Schedule) -> Stages | None:
-    """The nest as several, where one launch would have few chunks and much to do."""
-    reduces = any(is_reducing(step) for step in nest.steps)
+    """The nest as several, where one launch would have few chunks and much to do, or where results
+    of a nest without reductions do not vary alike."""
+    if not any(is_reducing(step) for step in nest.steps):
+        return separate(nest)
     size = found.space.size(tuple(range(len(found.space.extents))))
-    if not reduces or size < SPLIT_SIZE:
+    if size < SPLIT_SIZE:
         return None
     if is_wide(nest, found):
         return None if _is_one_level(nest, found) else peel(nest)

@@ -75,6 +75,33 @@ def kept_size(nest: Nest) -> int:
     return size
 
 
+def separate(nest: Nest) -> Stages | None:
+    """A nest per result where nothing is reduced and some result stands still along a dimension, so
+    that each point of a result is computed once; None where all results move alike.
+
+    A result over an input comes last.
+    """
+    outputs = range(nest.n_inputs, len(nest.operands))
+    moving = {
+        k: tuple(d for d, n in enumerate(nest.shape) if n > 1 and nest.operands[k].strides[d])
+        for k in outputs
+    }
+    if len(set(moving.values())) < 2:
+        return None
+    stages = []
+    for k in sorted(outputs, key=lambda k: any(k == operand for _, operand in nest.in_place)):
+        source = tuple((i, nest.n_inputs) for i, operand in nest.in_place if operand == k)
+        one = replace(
+            nest,
+            shape=tuple(n if d in moving[k] else 1 for d, n in enumerate(nest.shape)),
+            operands=(*nest.operands[: nest.n_inputs], nest.operands[k]),
+            results=(nest.results[k - nest.n_inputs],),
+            in_place=source,
+        )
+        stages.append(Stage(one, (*range(nest.n_inputs), k)))
+    return Stages(tuple(stages), ())
+
+
 def first_reductions(nest: Nest) -> list[int]:
     """The reductions that depend on no other, of those that some result needs."""
     live, levels = live_values(nest), levels_of(nest)

@@ -26,6 +26,9 @@ from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.transpose import LANES, TILE, TileSweep, tiled
 from tapeline.compiler.codegen.values import Value, code_of
 
+CHEAP = 8
+"""Up to so many instructions per vector, a reduction gets four accumulators."""
+
 Emitter = Callable[[FunctionBuilder, Plan, Schedule, int, tuple[PassForm, ...]], Sweep]
 
 EMITTERS: dict[str, Emitter] = {
@@ -161,25 +164,30 @@ def pass_forms(
     """How each pass is unrolled, and whether it works in blocks."""
     extents = found.space.extents
     inner = found.space.size(found.inner)
+    strided = "strided" in [found.access(k) for k in range(len(plan.nest.operands))]
     forms = []
     for number, this in enumerate(plan.passes):
         sums = any(
             step is not None and step.kind == "sum" and step.dtype.kind == "f"
             for step in (plan.step(value) for value in this.reductions)
         )
-        heavy = costs[number] > HEAVY + 4
-        strided = any(found.access(k) == "strided" for k in range(len(plan.nest.operands)))
-        if extents[found.vector] < 2 * lanes or (heavy and target.avx512):
-            unroll = 0
-        elif strided:
-            unroll = 1
-        elif this.reductions and not heavy and found.mode == "rows":
-            unroll = 4
-        else:
-            unroll = 2
+        unroll = 0
+        if extents[found.vector] >= 2 * lanes:
+            chained = bool(this.reductions) and found.mode == "rows"
+            unroll = _unroll(costs[number], chained, strided, target)
         size = lanes * max(unroll, 1) * DEPTH if found.mode == "rows" else ROWS
         forms.append(PassForm(unroll, size if sums and inner > size else 0))
     if found.mode == "lanes" and forms:
         unroll = min(form.unroll for form in forms)
         forms = [PassForm(unroll, form.block) for form in forms]
     return tuple(forms)
+
+
+def _unroll(cost: int, chained: bool, strided: bool, target: Target) -> int:
+    """Vectors per turn. Cheap reductions wait for their accumulators, so they get more of them;
+    where masks are free, heavy bodies are emitted once, masked."""
+    if cost > HEAVY + 4 and target.avx512:
+        return 0
+    if strided:
+        return 1
+    return 4 if chained and cost <= CHEAP else 2

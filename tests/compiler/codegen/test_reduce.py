@@ -37,8 +37,8 @@ def reduced(kind: StepKind, x: Array, axes: tuple[int, ...], target: Target) -> 
     [
         ((100,), (0,), "rows"),
         ((20_000,), (0,), "rows"),
-        ((100_001,), (0,), "rows in parts, rows"),
-        ((300, 400), (0, 1), "rows in parts, rows"),
+        ((200_001,), (0,), "rows in parts, rows"),
+        ((400, 400), (0, 1), "rows in parts, rows"),
         ((70, 33), (1,), "rows"),
         ((3, 50_000), (1,), "rows in parts, rows"),
         ((500, 40), (0,), "lanes"),
