@@ -18,14 +18,14 @@ from tapeline.runtime.ops.permuting import FLIP, PERMUTE_DIMS
 from tapeline.runtime.ops.shaping import BROADCAST_TO, EXPAND_DIMS, RESHAPE, SQUEEZE
 from tapeline.runtime.ops.signs import POSITIVE
 from tapeline.runtime.ops.slicing import GETITEM
-from tapeline.runtime.spec import DType, Shape, TensorSpec
+from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
 
 
 @dataclass(frozen=True, slots=True)
 class Canonicalize:
     """One form for constants, broadcasts, casts and views. All rewrites keep every bit.
 
-    - A constant stands on the right of a commutative op.
+    - A constant stands on the right of a commutative op, as a scalar if it holds one value.
     - An elementwise op takes what a broadcast takes: broadcasts come as late as they can, and are
       dropped where the op broadcasts anyway.
     - Casts and views that do nothing are dropped, and two in a row become one.
@@ -52,6 +52,24 @@ def _constant_to_the_right(m: Match) -> int | None:
     if m.is_a(x, CONSTANT) and not m.is_a(y, CONSTANT):
         return m.make(m.op, y, x, attrs=m.attrs)
     return None
+
+
+def _scalar_constant(m: Match) -> int | None:
+    """A constant with one value in all places is a scalar, where the op broadcasts it anyway."""
+    values = [m.uniform(i) if m.operand_spec(k).ndim else None for k, i in enumerate(m.inputs)]
+    if all(value is None for value in values):
+        return None
+    specs = tuple(
+        m.graph.spec(i) if value is None else spec_of((), value.dtype)
+        for i, value in zip(m.inputs, values, strict=True)
+    )
+    if infer_spec(m.op, specs, m.attrs, attrs_key(m.attrs)) != m.spec:
+        return None
+    inputs = [
+        i if value is None else m.scalar(value, i)
+        for i, value in zip(m.inputs, values, strict=True)
+    ]
+    return m.make(m.op, *inputs, attrs=m.attrs)
 
 
 def _broadcast_later(m: Match) -> int | None:
@@ -207,6 +225,7 @@ def _keeps_elements(op: Op) -> bool:
 
 _GENERAL: tuple[GeneralRule, ...] = (
     GeneralRule(lambda op: op.n_inputs == 2 and op.has(Trait.COMMUTATIVE), _constant_to_the_right),
+    GeneralRule(lambda op: op.has(Trait.ELEMENTWISE), _scalar_constant),
     GeneralRule(lambda op: op.has(Trait.ELEMENTWISE), _broadcast_later),
     GeneralRule(lambda op: op.has(Trait.VIEW), _view_of_one_element),
     GeneralRule(_keeps_elements, _reduction_of_single_elements),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild, rebuild
-from tapeline.runtime.op import Op, Trait
+from tapeline.runtime.op import Attrs, Op, Trait
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Fold:
     limit : int
         Most bytes of a folded value.
     free : int
-        A value with more bytes than all the inputs together (a broadcast, a range) is folded only
-        up to this size: it is cheaper to make again than to store.
+        A value with more bytes than all the inputs together (a range, an outer product) is folded
+        only up to this size: it is cheaper to make again than to store. A broadcast never is.
     """
 
     limit: int = 65536
@@ -38,7 +38,7 @@ class Fold:
 
         def rewrite(work: Rebuild, node_id: int) -> int | None:
             op = graph.ops[node_id]
-            if op is PLACEHOLDER or op is CONSTANT or not op.is_pure or op.has(Trait.CALL):
+            if op is PLACEHOLDER or op is CONSTANT:
                 return None
             location = graph.locations[node_id]
             if op is PICK:
@@ -47,30 +47,40 @@ class Fold:
                     return None
                 part = values[cast(int, graph.attrs[node_id][0])]
                 return work.target.add_constant(part, location)
-            arrays: list[npt.NDArray[Any]] = []
-            for i in work.inputs(node_id):
-                array = work.target.constant_value(i)
-                if array is None:
-                    return None
-                arrays.append(array)
             spec = graph.specs[node_id]
-            if not self._is_worth_it(spec, arrays):
+            value = self.fold(work.target, op, work.inputs(node_id), graph.attrs[node_id], spec)
+            if value is None:
                 return None
-            value = _run_kernel(op, arrays, graph.attrs[node_id], spec)
-            if value is not None and isinstance(spec, tuple):
+            if isinstance(spec, tuple):
                 parts[node_id] = value
                 return None
-            return None if value is None else work.target.add_constant(value[0], location)
+            return work.target.add_constant(value[0], location)
 
         return rebuild(graph, rewrite)
 
-    def _is_worth_it(self, spec: NodeSpec, arrays: Sequence[npt.NDArray[Any]]) -> bool:
+    def fold(
+        self, graph: Graph, op: Op, inputs: Sequence[int], attrs: Attrs, spec: NodeSpec
+    ) -> tuple[npt.NDArray[Any], ...] | None:
+        """The values of an op on nodes of a graph; None where they are not to be known now."""
+        arrays: list[npt.NDArray[Any]] = []
+        for i in inputs:
+            array = graph.constant_value(i)
+            if array is None:
+                return None
+            arrays.append(array)
+        if not op.is_pure or op.subgraphs or not self._is_worth_it(op, spec, arrays):
+            return None
+        return _run_kernel(op, arrays, attrs, spec)
+
+    def _is_worth_it(self, op: Op, spec: NodeSpec, arrays: Sequence[npt.NDArray[Any]]) -> bool:
         specs = spec if isinstance(spec, tuple) else (spec,)
         if any(None in s.shape for s in specs):
             return False
         size = sum(s.nbytes for s in specs)
         given = sum(array.nbytes for array in arrays)
-        return size <= self.free or (size <= self.limit and size <= given)
+        if size <= given:
+            return size <= self.limit
+        return size <= self.free and not op.has(Trait.VIEW)
 
 
 def _run_kernel(

@@ -14,9 +14,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tapeline.compiler.ir.graph import Graph, NodeSpec
+from tapeline.compiler.ir.graph import Graph, NodeSpec, attrs_key, infer_spec
 from tapeline.compiler.ir.location import Location
+from tapeline.compiler.ir.structure_ops import CONSTANT
 from tapeline.compiler.passes.base import PassResult, Rebuild, rebuild
+from tapeline.compiler.passes.dce import DeadCode
+from tapeline.compiler.passes.fold import Fold
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.spec import TensorSpec
 
@@ -25,6 +28,8 @@ MAX_NESTING = 8
 
 UNIFORM_LIMIT = 1024
 """Constants of more elements are not looked into."""
+
+_FOLD = Fold()
 
 
 class Match:
@@ -87,12 +92,21 @@ class Match:
         return node_id if self.fits(node_id) else None
 
     def make(self, op: Op, *inputs: int, attrs: Attrs = ()) -> int:
-        """A node of the new graph, itself rewritten by the rules where they apply."""
-        before = len(self.graph)
-        node_id = self.graph.add(op, inputs, attrs, self.location)
+        """A node of the new graph: a constant if its inputs are constants, else rewritten itself by
+        the rules where they apply."""
+        graph = self.graph
+        before = len(graph)
+        if graph.ops[inputs[0]] is CONSTANT:
+            specs = tuple(graph.specs[i] for i in inputs)
+            folded = _FOLD.fold(
+                graph, op, inputs, attrs, infer_spec(op, specs, attrs, attrs_key(attrs))
+            )
+            if folded is not None:
+                return graph.add_constant(folded[0], self.location)
+        node_id = graph.add(op, inputs, attrs, self.location)
         if node_id < before or self._nesting >= MAX_NESTING:
             return self._walk.replaced.get(node_id, node_id)
-        spec = self.graph.specs[node_id]
+        spec = graph.specs[node_id]
         again = Match(self._walk, op, inputs, attrs, spec, self.location, self._nesting + 1)
         found = self._walk.replacement(again)
         if found is None:
@@ -130,9 +144,11 @@ class RuleSet:
         return (*general, *self.by_op.get(op, ()))
 
     def run(self, graph: Graph) -> PassResult:
-        """The graph with every pure node replaced that a rule applies to, in one walk."""
+        """The graph with every pure node replaced that a rule applies to, in one walk; what the
+        rules left behind is dropped."""
         walk = _Walk(self, graph)
-        return rebuild(graph, walk.rewrite)
+        result = rebuild(graph, walk.rewrite)
+        return PassResult(DeadCode().run(result.graph).graph, True) if result.changed else result
 
 
 class _Walk:

@@ -228,3 +228,19 @@ def test_a_reduction_keeps_dimensions_that_come_back(back: str) -> None:
         "return %1, %2"
     )
     _check(text, text)
+
+
+def test_a_constant_of_one_value_becomes_a_scalar_where_the_shape_stays() -> None:
+    _check(
+        X + "%1 = constant([2.0, 2.0, 2.0]) : float64[3]\n"
+        "%2 = multiply(%0, %1) : float64[2, 3]\n%3 = constant([2.0, 1.0, 2.0]) : float64[3]\n"
+        "%4 = multiply(%2, %3) : float64[2, 3]\nreturn %4",
+        X + "%1 = constant(2.0) : float64[]\n"
+        "%2 = multiply(%0, %1) : float64[2, 3]\n%3 = constant([2.0, 1.0, 2.0]) : float64[3]\n"
+        "%4 = multiply(%2, %3) : float64[2, 3]\nreturn %4",
+    )
+    text = (
+        "%0 = placeholder(name='x') : float64[]\n%1 = constant([2.0, 2.0]) : float64[2]\n"
+        "%2 = multiply(%0, %1) : float64[2]\nreturn %2"
+    )
+    _check(text, text)
