@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
-from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.dispatch import BUSY, STATE
 from tapeline.runtime.errors import ArgumentError, GradientError, ShapeError
 from tapeline.runtime.op import OUT, Op
 from tapeline.runtime.record import JointNode, Node, PickNode, TapeSet, new_pick, source_nodes
@@ -354,11 +354,14 @@ def imperative_grad(
         nodes = source_nodes(own, sources)
         wanted: dict[Node | None, Any] = dict.fromkeys(nodes)
         _Walk(space, own, wanted).run(seeds)
-        found = [wanted[node] for node in nodes]
     finally:
         tape.end_walk()
-    if space is TENSOR_SPACE:
-        found = [part if type(part) is Tensor else as_cotangent(part) for part in found]
+    found: list[Any] = []
+    for node in nodes:
+        part = wanted[node]
+        if space is TENSOR_SPACE and type(part) is not Tensor:
+            part = wrap(part) if type(part) is _ndarray and not BUSY[0] else as_cotangent(part)
+        found.append(part)
     if unconnected_gradients == "zero":
         found = [
             space.zeros(source.shape, source.dtype) if part is None else part

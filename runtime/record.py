@@ -237,7 +237,7 @@ def release(own: TapeSet) -> None:
     (ident,) = own.ids
     with LOCK:
         _OWN.pop(ident, None)
-        _CELLS.pop(ident, None)
+        CELLS.pop(ident, None)
         for weak in list(own) if own else ():
             node = weak()
             if node is not None:
@@ -276,7 +276,7 @@ def _without(tapes: TapeSet, ident: int) -> TapeSet:
 
 # Cells that got a new value after a tape watched them: a source still names the watched value
 
-_CELLS: dict[int, dict[int, tuple[ref[Any], Node]]] = {}
+CELLS: dict[int, dict[int, tuple[ref[Any], Node]]] = {}
 """Tape id -> id of the cell -> the cell, and the node of the value that the tape watched."""
 
 
@@ -284,29 +284,29 @@ def keep_watched(cell: Any, node: Node) -> None:
     """Remember the node for the tapes that watch it; its cell is about to get a new value."""
     for ident in node.tapes.ids:
         if ident in _OWN and ident not in node.rec.ids:
-            cells = _CELLS.setdefault(ident, {})
+            cells = CELLS.setdefault(ident, {})
             if id(cell) not in cells:
                 remember_cell(ident, cell, node)
 
 
 def remember_cell(ident: int, cell: Any, node: Node) -> None:
     """Let `cell`, as a source for the tape, name the value of `node`."""
-    cells = _CELLS.setdefault(ident, {})
+    cells = CELLS.setdefault(ident, {})
     key = id(cell)
     cells[key] = (ref(cell, lambda _: cells.pop(key, None)), node)
 
 
 def forget_cell(ident: int, cell: Any) -> None:
     """Let `cell` name the value it holds again."""
-    if ident in _CELLS:
-        _CELLS[ident].pop(id(cell), None)
+    if ident in CELLS:
+        CELLS[ident].pop(id(cell), None)
 
 
 def source_nodes(own: TapeSet, cells: Sequence[Any]) -> list[Node | None]:
     """The nodes that the cells name as sources for a tape; None for those it does not know."""
     (ident,) = own.ids
     nodes = [cell._node for cell in cells]
-    kept = _CELLS.get(ident)
+    kept = CELLS.get(ident)
     if kept:
         for index, cell in enumerate(cells):
             found = kept.get(id(cell))

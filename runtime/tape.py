@@ -22,6 +22,7 @@ from tapeline.runtime.dispatch import LOST_TAPES, STATE, count_recording, watche
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, TapeError
 from tapeline.runtime.op import define_op
 from tapeline.runtime.record import (
+    CELLS,
     LOCK,
     Node,
     PickNode,
@@ -170,7 +171,8 @@ class Tape:
             elif own.ids[0] in node.rec.ids:
                 remember_cell(own.ids[0], tensor, node)
                 return
-        forget_cell(own.ids[0], tensor)
+        if CELLS:
+            forget_cell(own.ids[0], tensor)
 
     def watch_variable(self, variable: WatchedVariable) -> None:
         """Record what is computed from any value of the variable."""

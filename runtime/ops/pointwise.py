@@ -162,7 +162,9 @@ def conjugate(x: Any) -> Any:
 
 def along(ct: Any, derivative: Any) -> Any:
     """The cotangent passed on through a derivative: their product, conjugated where complex."""
-    return ct * conjugate(derivative)
+    if derivative.dtype.kind == "c":
+        derivative = call(get_op("conj"), derivative)
+    return ct * derivative
 
 
 def unbroadcast(ct: Any, shape: Shape) -> Any:
