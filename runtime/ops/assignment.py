@@ -15,7 +15,7 @@ from tapeline.runtime.op import Attrs, Expansion, Sample, ShapeOf, Trait, define
 from tapeline.runtime.operators import install_indexing
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.gather import TAKE
-from tapeline.runtime.ops.indexing import Key, getitem, parse_key, read
+from tapeline.runtime.ops.indexing import Key, getitem, parsed_key, read
 from tapeline.runtime.ops.pointwise import apply, call, unbroadcast, zero_like
 from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE
 from tapeline.runtime.ops.slicing import (
@@ -176,7 +176,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> Tensor:
     mask = _mask_of(key)
     if mask is not None and value.ndim <= x.ndim - mask.ndim:
         return _write_masked(x, mask, value)
-    parsed = parse_key(key, x.shape)
+    parsed = parsed_key(key, x.shape)
     if not parsed.arrays:
         shape = indexed_shape(x.shape, parsed.basic)
         return apply(SETITEM, x, _fit(value, shape), attrs=(parsed.basic,))

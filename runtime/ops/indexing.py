@@ -99,6 +99,40 @@ def parse_key(key: Any, shape: Shape) -> Key:
     return Key(strip_full(entries), tuple(arrays), target if adjacent else 0)
 
 
+_PARSED: dict[Any, Key] = {}
+_PARSED_LIMIT = 4096
+_NEVER_CACHED = object()
+
+
+def parsed_key(key: Any, shape: Shape) -> Key:
+    """As `parse_key`; basic keys that came before are looked up."""
+    plain = _hashable(key)
+    if plain is _NEVER_CACHED:
+        return parse_key(key, shape)
+    found = _PARSED.get((plain, shape))
+    if found is None:
+        found = parse_key(key, shape)
+        if len(_PARSED) >= _PARSED_LIMIT:
+            _PARSED.clear()
+        _PARSED[plain, shape] = found
+    return found
+
+
+def _hashable(key: Any) -> Any:
+    """A basic key of Python ints as something that can be looked up: a slice becomes a tuple."""
+    kind = type(key)
+    if kind is int or key is None or key is Ellipsis:
+        return key
+    if kind is slice:
+        bounds = (slice, key.start, key.stop, key.step)
+        plain = all(bound is None or type(bound) is int for bound in bounds[1:])
+        return bounds if plain else _NEVER_CACHED
+    if kind is tuple:
+        parts = tuple([_NEVER_CACHED if type(part) is tuple else _hashable(part) for part in key])
+        return _NEVER_CACHED if _NEVER_CACHED in parts else parts
+    return _NEVER_CACHED
+
+
 def _parts(key: Any) -> tuple[Any, ...]:
     return key if isinstance(key, tuple) else (key,)
 
@@ -111,10 +145,14 @@ def _as_item(part: Any) -> Any:
         return np.asarray(part)
     if isinstance(part, int | np.integer):
         return int(part)
+    if type(part) is Tensor and part.dtype.kind in "iu":
+        return part
     hook = getattr(type(part), "__tapeline_tensor__", None)
     if hook is not None:
         part = hook(part)
-    if isinstance(part, str | bytes) or not isinstance(part, Tensor | np.ndarray | list | range):
+    if isinstance(part, str | bytes) or not isinstance(
+        part, Tensor | np.ndarray | list | tuple | range
+    ):
         raise ArgumentTypeError(
             f"index: {part!r} cannot index a tensor; use ints, slices, None, ..., or tensors of "
             f"ints or bools"
@@ -193,7 +231,7 @@ def _expand_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
 
 def getitem(x: Tensor, key: Any) -> Tensor:
     """`x[key]`."""
-    return read(x, parse_key(key, x.shape))
+    return read(x, parsed_key(key, x.shape))
 
 
 def read(x: Tensor, key: Key) -> Tensor:

@@ -148,7 +148,9 @@ def concat(arrays: Sequence[TensorLike], /, axis: int | None = 0) -> Tensor:
         raise ShapeError(f"concat: the tensors must have one number of dimensions, got {shapes}")
     axis = normalize_axis("concat", axis, tensors[0].ndim)
     attrs = (axis, tuple(tensor.shape[axis] for tensor in tensors))
-    _concat_infer(*(spec_of(tensor.shape, tensor.dtype) for tensor in tensors), *attrs)
+    first = tensors[0].shape
+    if any(tensor.shape != first for tensor in tensors):
+        _concat_infer(*(spec_of(tensor.shape, tensor.dtype) for tensor in tensors), *attrs)
     result: Tensor = apply(CONCAT, *tensors, attrs=attrs)
     return result
 
@@ -231,7 +233,9 @@ def stack(arrays: Sequence[TensorLike], /, axis: int = 0) -> Tensor:
     """
     tensors = _promoted("stack", arrays)
     axis = normalize_axis("stack", axis, tensors[0].ndim + 1)
-    _stack_infer(*(spec_of(tensor.shape, tensor.dtype) for tensor in tensors), axis)
+    first = tensors[0].shape
+    if any(tensor.shape != first for tensor in tensors):
+        _stack_infer(*(spec_of(tensor.shape, tensor.dtype) for tensor in tensors), axis)
     result: Tensor = apply(STACK, *tensors, attrs=(axis,))
     return result
 

@@ -192,9 +192,8 @@ def _check_labels(labels: Array, classes: int) -> None:
 
 def _sparse_kernel(logits: Array, labels: Array) -> Any:
     _check_labels(labels, logits.shape[-1])
-    axis = logits.ndim - 1
-    chosen = np.take_along_axis(logits, labels[..., None].astype(np.int64, copy=False), axis)
-    return (logsumexp_array(logits, (axis,), True) - chosen).reshape(labels.shape)
+    chosen = logits.reshape(-1, logits.shape[-1])[np.arange(labels.size), labels.reshape(-1)]
+    return logsumexp_array(logits, (logits.ndim - 1,), False) - chosen.reshape(labels.shape)
 
 
 def _sparse_infer(logits: TensorSpec, labels: TensorSpec) -> TensorSpec:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
-from tapeline.runtime.op import Attrs, LibraryCall, Op, Sample, Trait, define_op
-from tapeline.runtime.operators import attach_method, make_inplace, promote
+from tapeline.runtime.op import Attrs, LibraryCall, Sample, Trait, define_op
+from tapeline.runtime.operators import attach_method, make_binary
 from tapeline.runtime.ops.axes import ANY_KIND, Array, as_index
 from tapeline.runtime.ops.permuting import moveaxis, permute_dims, swap_last
-from tapeline.runtime.ops.pointwise import apply, call, conjugate, unbroadcast
+from tapeline.runtime.ops.pointwise import attach_operators, call, conjugate, unbroadcast
 from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.shaping import EXPAND_DIMS, RESHAPE, SQUEEZE, expand_dims, reshape
 from tapeline.runtime.spec import Shape, TensorSpec, broadcast_shapes, normalize_axis, spec_of
@@ -22,7 +22,11 @@ from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufun
 
 
 def _matmul_kernel(a: Array, b: Array) -> Any:
-    return np.matmul(a, b)
+    try:
+        return np.matmul(a, b)
+    except ValueError:
+        matmul_shape(a.shape, b.shape)
+        raise
 
 
 def matmul_shape(a: Shape, b: Shape) -> Shape:
@@ -127,11 +131,7 @@ MATMUL = define_op(
 )
 
 
-def _operands(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Both operands in their common dtype, checked: a Python number is no matrix."""
-    first, second = as_tensor(a, argument="matmul: a"), as_tensor(b, argument="matmul: b")
-    matmul_shape(first.shape, second.shape)
-    return promote(op, first, second)
+_product_of_tensors = make_binary(MATMUL)
 
 
 def matmul(a: TensorLike, b: TensorLike, /) -> Tensor:
@@ -163,29 +163,10 @@ def matmul(a: TensorLike, b: TensorLike, /) -> Tensor:
     >>> tl.matmul([[1, 2], [3, 4]], [1, 1]).numpy()
     array([3, 7])
     """
-    return apply(MATMUL, *_operands(MATMUL, a, b))
+    return _product_of_tensors(a, b)
 
 
-_Numbers: TypeAlias = bool | int | float | complex
-
-
-def _matmul_method(a: Tensor, b: Any) -> Any:
-    return matmul(a, b) if _is_operand(b) else NotImplemented
-
-
-def _reflected_matmul_method(a: Tensor, b: Any) -> Any:
-    return matmul(b, a) if _is_operand(b) else NotImplemented
-
-
-def _is_operand(x: Any) -> bool:
-    return isinstance(x, Tensor | np.ndarray | np.generic | list | tuple | _Numbers) or hasattr(
-        type(x), "__tapeline_tensor__"
-    )
-
-
-attach_method("__matmul__", _matmul_method)
-attach_method("__rmatmul__", _reflected_matmul_method)
-attach_method("__imatmul__", make_inplace("@=", _matmul_method))
+attach_operators("matmul", "@", MATMUL)
 register_ufunc(np.matmul, matmul)
 
 # --- made of matmul --------------------------------------------------------------------------

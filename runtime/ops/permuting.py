@@ -91,7 +91,9 @@ def transpose(x: TensorLike, /, axes: Sequence[int] | None = None) -> Tensor:
            [3, 6]])
     """
     x = as_tensor(x)
-    return permute_dims(x, range(x.ndim)[::-1] if axes is None else axes)
+    if axes is None:
+        return apply(PERMUTE_DIMS, x, attrs=(tuple(range(x.ndim))[::-1],))
+    return permute_dims(x, axes)
 
 
 def swap_last(x: Any) -> Any:

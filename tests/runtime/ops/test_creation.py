@@ -67,7 +67,7 @@ def test_gradients_flow_to_tensors_in_a_list() -> None:
     x = tl.asarray(2.0)
     with tl.GradientTape() as tape:
         tape.watch(x)
-        y = tl.asarray([[x, 1.0], [x * x, 3.0]])  # type: ignore[arg-type]  # mixed list
+        y = tl.asarray([[x, 1.0], [x * x, 3.0]])
     assert y.tolist() == [[2.0, 1.0], [4.0, 3.0]]
     assert tape.gradient(y, x).tolist() == 5.0
 
