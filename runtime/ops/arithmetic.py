@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.op import OUT, Attrs, ScalarEmitter, ShapeOf, Trait, V
-from tapeline.runtime.operators import make_binary
+from tapeline.runtime.operators import attach_method, is_operand, make_binary
 from tapeline.runtime.ops.pointwise import (
     along,
     attach_operators,
@@ -376,3 +376,15 @@ def remainder(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
 register_ufunc(np.remainder, remainder)
 attach_operators("mod", "%", REMAINDER, promote=bool_as_int8)
+
+
+def _divmod(x: Tensor, y: Any) -> Any:
+    return (x // y, x % y) if is_operand(y) else NotImplemented
+
+
+def _reflected_divmod(x: Tensor, y: Any) -> Any:
+    return (y // x, y % x) if is_operand(y) else NotImplemented
+
+
+attach_method("__divmod__", _divmod)
+attach_method("__rdivmod__", _reflected_divmod)

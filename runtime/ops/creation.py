@@ -1,5 +1,7 @@
-"""Tensors from nothing, from numbers and from arrays. What they make has no history on any tape,
-but for `asarray` of tensors, `tril`, `triu` and `meshgrid`, through which gradients flow."""
+"""Tensors from shapes, from numbers and from arrays.
+
+What these functions make has no history on any tape, but for `asarray` and `full` of tensors.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,15 @@ import numpy.typing as npt
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import get_op
-from tapeline.runtime.operators import constant
 from tapeline.runtime.ops.cast import identity
 from tapeline.runtime.ops.pointwise import apply
-from tapeline.runtime.ops.selection import WHERE
 from tapeline.runtime.spec import DType, Shape, canonical_dtype
 from tapeline.runtime.tensor import Tensor, TensorLike, adopt, as_tensor, new_tensor, wrap
 
 _FLOAT64 = canonical_dtype(np.float64)
 
 
-def _shape_of(op_name: str, shape: int | Sequence[int]) -> Shape:
+def shape_argument(op_name: str, shape: int | Sequence[int]) -> Shape:
     """A shape argument as a tuple of ints."""
     extents = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
     for extent in extents:
@@ -30,7 +30,8 @@ def _shape_of(op_name: str, shape: int | Sequence[int]) -> Shape:
     return tuple([int(extent) for extent in extents])
 
 
-def _dtype_of(op_name: str, dtype: npt.DTypeLike | None, default: DType) -> DType:
+def chosen_dtype(op_name: str, dtype: npt.DTypeLike | None, default: DType) -> DType:
+    """A dtype argument, or the default where none is given."""
     return default if dtype is None else canonical_dtype(dtype, f"{op_name}: dtype")
 
 
@@ -96,7 +97,7 @@ def _shared(obj: Any, dtype: npt.DTypeLike | None) -> Tensor:
             f"out"
         )
     own = canonical_dtype(obj.dtype, "asarray")
-    wanted = _dtype_of("asarray", dtype, own)
+    wanted = chosen_dtype("asarray", dtype, own)
     if wanted != obj.dtype:
         raise ArgumentError(
             f"asarray: copy=False, but the array has dtype {obj.dtype} and not {wanted}; leave "
@@ -137,7 +138,9 @@ def zeros(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Ten
     array([[0., 0.],
            [0., 0.]])
     """
-    return new_tensor(np.zeros(_shape_of("zeros", shape), _dtype_of("zeros", dtype, _FLOAT64)))
+    return new_tensor(
+        np.zeros(shape_argument("zeros", shape), chosen_dtype("zeros", dtype, _FLOAT64))
+    )
 
 
 def ones(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Tensor:
@@ -149,7 +152,7 @@ def ones(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Tens
     >>> tl.ones(3, dtype="int8").numpy()
     array([1, 1, 1], dtype=int8)
     """
-    return new_tensor(np.ones(_shape_of("ones", shape), _dtype_of("ones", dtype, _FLOAT64)))
+    return new_tensor(np.ones(shape_argument("ones", shape), chosen_dtype("ones", dtype, _FLOAT64)))
 
 
 def empty(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Tensor:
@@ -161,7 +164,9 @@ def empty(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Ten
     >>> tl.empty((2, 0)).shape
     (2, 0)
     """
-    return new_tensor(np.empty(_shape_of("empty", shape), _dtype_of("empty", dtype, _FLOAT64)))
+    return new_tensor(
+        np.empty(shape_argument("empty", shape), chosen_dtype("empty", dtype, _FLOAT64))
+    )
 
 
 def full(
@@ -199,7 +204,7 @@ def full(
     value = as_tensor(fill_value, dtype, "full: fill_value")
     if value.shape != ():
         raise ShapeError(f"full: fill_value has shape {value.shape}; expected a single value")
-    extents = _shape_of("full", shape)
+    extents = shape_argument("full", shape)
     if type(value._value) is np.ndarray and value._node is None:
         return new_tensor(np.full(extents, value._value))
     return apply(get_op("broadcast_to"), value, attrs=(extents,))
@@ -304,7 +309,7 @@ def arange(
     if step == 0:
         raise ArgumentError("arange: step is 0; expected a number that leads from start to stop")
     values = np.arange(start, stop, step)
-    return new_tensor(values.astype(_dtype_of("arange", dtype, canonical_dtype(values.dtype))))
+    return new_tensor(values.astype(chosen_dtype("arange", dtype, canonical_dtype(values.dtype))))
 
 
 def linspace(
@@ -348,140 +353,5 @@ def linspace(
     if num < 0:
         raise ArgumentError(f"linspace: num is {num}; expected an int >= 0")
     values = np.linspace(start, stop, num, endpoint=endpoint)
-    wanted = _dtype_of("linspace", dtype, canonical_dtype(values.dtype))
+    wanted = chosen_dtype("linspace", dtype, canonical_dtype(values.dtype))
     return new_tensor(values.astype(wanted, copy=False))
-
-
-# -- matrices and grids ----------------------------------------------------------------------------
-
-
-def eye(
-    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: npt.DTypeLike | None = None
-) -> Tensor:
-    """A matrix with ones on a diagonal and zeros elsewhere.
-
-    Parameters
-    ----------
-    n_rows, n_cols : int
-        The shape; square by default.
-    k : int
-        The diagonal: 0 the main one, positive above it, negative below it.
-    dtype : dtype-like, optional
-        Element type, by default float64.
-
-    Returns
-    -------
-    Tensor
-        Of shape (n_rows, n_cols).
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.eye(2, 3).numpy()
-    array([[1., 0., 0.],
-           [0., 1., 0.]])
-    """
-    shape = _shape_of("eye", (n_rows, n_rows if n_cols is None else n_cols))
-    return new_tensor(np.eye(shape[0], shape[1], k=k, dtype=_dtype_of("eye", dtype, _FLOAT64)))
-
-
-def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
-    """The matrices in the last two dimensions with zeros above diagonal `k`.
-
-    Parameters
-    ----------
-    x : tensor-like, shape (..., m, n)
-        The matrices.
-    k : int
-        The last diagonal kept: 0 the main one, positive above it, negative below it.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Raises
-    ------
-    ShapeError
-        If `x` has less than two dimensions.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.tril(tl.ones((2, 2))).numpy()
-    array([[1., 0.],
-           [1., 1.]])
-    """
-    return _triangle("tril", x, k, True)
-
-
-def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
-    """The matrices in the last two dimensions with zeros below diagonal `k`; else as `tril`.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.triu(tl.ones((2, 2))).numpy()
-    array([[1., 1.],
-           [0., 1.]])
-    """
-    return _triangle("triu", x, k, False)
-
-
-def _triangle(op_name: str, x: TensorLike, k: int, lower: bool) -> Tensor:
-    x = as_tensor(x, None, op_name)
-    if x.ndim < 2:
-        raise ShapeError(f"{op_name}: x has shape {x.shape}; expected at least two dimensions")
-    below = np.tri(x.shape[-2], x.shape[-1], k=k if lower else k - 1, dtype=np.bool_)
-    kept = new_tensor(below if lower else ~below)
-    return apply(WHERE, kept, x, constant(0, x.dtype))
-
-
-def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
-    """The coordinates of a grid, one tensor per axis, from the coordinates along each axis.
-
-    Parameters
-    ----------
-    *arrays : tensor-like, 1-d
-        Coordinates along each axis.
-    indexing : "xy" or "ij"
-        With "xy" the first two axes of the results are swapped, as in pictures.
-
-    Returns
-    -------
-    list of Tensor
-        As many as there are arrays, all of the shape of the grid.
-
-    Raises
-    ------
-    ArgumentError
-        If `indexing` is something else.
-    ShapeError
-        If an array has more than one dimension.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> xs, ys = tl.meshgrid([0, 1, 2], [5, 6])
-    >>> ys.numpy()
-    array([[5, 5, 5],
-           [6, 6, 6]])
-    """
-    if indexing not in ("xy", "ij"):
-        raise ArgumentError(f"meshgrid: indexing is {indexing!r}; expected 'xy' or 'ij'")
-    tensors = [as_tensor(x, None, "meshgrid") for x in arrays]
-    for x in tensors:
-        if x.ndim > 1:
-            raise ShapeError(f"meshgrid: an array has shape {x.shape}; expected one dimension")
-    order = list(range(len(tensors)))
-    if indexing == "xy" and len(tensors) > 1:
-        order[:2] = [1, 0]
-    sizes = [tensors[axis].size for axis in order]
-    grids = []
-    for number, x in enumerate(tensors):
-        shape = tuple(
-            size if axis == number else 1 for size, axis in zip(sizes, order, strict=True)
-        )
-        column = apply(get_op("reshape"), x, attrs=(shape,))
-        grids.append(apply(get_op("broadcast_to"), column, attrs=(tuple(sizes),)))
-    return grids

@@ -329,6 +329,9 @@ def _power_of_float(x: Tensor, exponent: float) -> Tensor:
     return _power(x, exponent) if simple is None else simple(x)
 
 
+pow = power
+"""The array API standard's name."""
+
 register_ufunc(np.power, power)
 
 

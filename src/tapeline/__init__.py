@@ -49,15 +49,11 @@ from tapeline.runtime.ops.creation import arange as arange
 from tapeline.runtime.ops.creation import asarray as asarray
 from tapeline.runtime.ops.creation import empty as empty
 from tapeline.runtime.ops.creation import empty_like as empty_like
-from tapeline.runtime.ops.creation import eye as eye
 from tapeline.runtime.ops.creation import full as full
 from tapeline.runtime.ops.creation import full_like as full_like
 from tapeline.runtime.ops.creation import linspace as linspace
-from tapeline.runtime.ops.creation import meshgrid as meshgrid
 from tapeline.runtime.ops.creation import ones as ones
 from tapeline.runtime.ops.creation import ones_like as ones_like
-from tapeline.runtime.ops.creation import tril as tril
-from tapeline.runtime.ops.creation import triu as triu
 from tapeline.runtime.ops.creation import zeros as zeros
 from tapeline.runtime.ops.creation import zeros_like as zeros_like
 from tapeline.runtime.ops.exponential import exp as exp
@@ -74,6 +70,10 @@ from tapeline.runtime.ops.extrema import max as max
 from tapeline.runtime.ops.extrema import min as min
 from tapeline.runtime.ops.gather import take as take
 from tapeline.runtime.ops.gather import take_along_axis as take_along_axis
+from tapeline.runtime.ops.grids import eye as eye
+from tapeline.runtime.ops.grids import meshgrid as meshgrid
+from tapeline.runtime.ops.grids import tril as tril
+from tapeline.runtime.ops.grids import triu as triu
 from tapeline.runtime.ops.hyperbolic import acosh as acosh
 from tapeline.runtime.ops.hyperbolic import asinh as asinh
 from tapeline.runtime.ops.hyperbolic import atanh as atanh
@@ -106,6 +106,7 @@ from tapeline.runtime.ops.permuting import permute_dims as permute_dims
 from tapeline.runtime.ops.permuting import swapaxes as swapaxes
 from tapeline.runtime.ops.permuting import transpose as transpose
 from tapeline.runtime.ops.powers import hypot as hypot
+from tapeline.runtime.ops.powers import pow as pow
 from tapeline.runtime.ops.powers import power as power
 from tapeline.runtime.ops.powers import reciprocal as reciprocal
 from tapeline.runtime.ops.powers import rsqrt as rsqrt

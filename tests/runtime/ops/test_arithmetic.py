@@ -89,6 +89,12 @@ def test_division_rounds_down_and_the_rest_has_the_divisors_sign(dtype: str) -> 
     np.testing.assert_array_equal(np.signbit(rest), np.signbit(a % b))
 
 
+def test_divmod_gives_quotient_and_rest() -> None:
+    x = tl.asarray([7.0, -7.0])
+    assert [part.tolist() for part in divmod(x, 2)] == [[3.0, -4.0], [1.0, 1.0]]
+    assert [part.tolist() for part in divmod(9, x)] == [[1.0, -2.0], [2.0, -5.0]]
+
+
 def test_int_division_by_zero_gives_zero_and_numpys_warning() -> None:
     with pytest.warns(RuntimeWarning, match="divide by zero"):
         assert (tl.asarray([1, -1]) // 0).tolist() == [0, 0]
