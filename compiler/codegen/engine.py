@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -139,9 +139,14 @@ class Engine:
                 ) from None
             return CompiledModule(self, tracker, text, image, exports)
 
-    def dispose(self, tracker: llvm.ResourceTracker) -> None:
-        """Frees a library's code, now or (when another thread is compiling) at the next link."""
-        if sys.is_finalizing():
+    def dispose(
+        self, tracker: llvm.ResourceTracker, _is_finalizing: Callable[[], bool] = sys.is_finalizing
+    ) -> None:
+        """Frees a library's code, now or (when another thread is compiling) at the next link.
+
+        The function is bound early: at the interpreter's end the module's names may be gone.
+        """
+        if _is_finalizing():
             tracker.detach()
             return
         self._dead.append(tracker)

@@ -89,9 +89,10 @@ class _Assembler:
         if isinstance(step, NestStep):
             return emit_nest(step.nest, self.target, f"k{number}")
         if isinstance(step, MatmulStep):
-            self.symbols |= matmul_symbols()
             a, b, out = (matrix_operand(placed) for placed in (step.a, step.b, step.out))
-            return emit_matmul(a, b, out, self.target)
+            kernel = emit_matmul(a, b, out, self.target)
+            self.symbols |= matmul_symbols(kernel)
+            return kernel
         return None
 
     # ---- the text of `run`

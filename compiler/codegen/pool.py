@@ -27,7 +27,7 @@ THREADS_VARIABLE = "TAPELINE_NUM_THREADS"
 PARALLEL = "tapeline_parallel"
 PARALLEL_DECLARATION = f"declare void @{PARALLEL}(ptr, ptr, i64, i64, i64)"
 
-MIN_PARALLEL_WORK = 1 << 20
+MIN_PARALLEL_WORK = 1 << 21
 """Launches below this `work` are not worth waking a thread for."""
 MIN_CHUNK_WORK = 1 << 17
 

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 from tapeline.compiler.codegen.blas import find_blas
 from tapeline.compiler.codegen.engine import get_engine
 from tapeline.compiler.codegen.matmul import (
+    choose_strategy,
     emit_matmul,
     matmul_needs_copy,
     matmul_symbols,
@@ -32,7 +36,7 @@ def run(kernel: Kernel, arrays: tuple[Array, ...], splits: int = 1) -> None:
     for launch in kernel.launches:
         function = launch.function
         text = "\n".join(sorted(function.declarations)) + "\n" + function.text
-        module = get_engine().compile_module(text, matmul_symbols(), [function.name])
+        module = get_engine().compile_module(text, matmul_symbols(kernel), [function.name])
         slots = (ctypes.c_int64 * max(1, len(launch.values)))()
         for number, value in enumerate(launch.values):
             if isinstance(value, tuple):
@@ -86,6 +90,11 @@ SHAPES = [
     ((6, 40), (2, 3, 40, 60)),
     ((2, 3, 40), (40,)),
     ((40,), (2, 40, 3)),
+    ((170, 180), (180, 190)),
+    ((400, 70), (70, 200)),
+    ((3, 130, 128), (3, 128, 130)),
+    ((12, 80, 90), (12, 90, 80)),
+    ((2, 1, 100, 128), (3, 128, 128)),
 ]
 
 
@@ -126,7 +135,9 @@ def views(rng: np.random.Generator, rows: int, columns: int) -> dict[str, Array]
     }
 
 
-@pytest.mark.parametrize(("m", "k", "n"), [(6, 7, 8), (40, 50, 60), (1, 50, 60), (40, 50, 1)])
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(6, 7, 8), (40, 50, 60), (1, 50, 60), (40, 50, 1), (170, 160, 180)]
+)
 def test_matmul_of_views(m: int, k: int, n: int) -> None:
     rng = np.random.default_rng(2)
     for a, b in itertools.product(views(rng, m, k).values(), views(rng, k, n).values()):
@@ -183,6 +194,63 @@ def test_batch_in_chunks_gives_the_same_bits(size: int) -> None:
     rng = np.random.default_rng(4)
     a, b = rng.normal(size=(7, size, size)), rng.normal(size=(7, size, size))
     np.testing.assert_array_equal(product_of(a, b), product_of(a, b, splits=3))
+
+
+def strategy_of(a: Array, b: Array, target: Target = TARGET) -> str:
+    out = np.zeros(np.matmul(a, b).shape)
+    product = build_product(matrix_operand(a), matrix_operand(b), matrix_operand(out))
+    return choose_strategy(product, target)
+
+
+def test_strategy_depends_on_sizes() -> None:
+    wide = named_target("znver4")
+    assert strategy_of(np.ones((0, 3)), np.ones((3, 4)), wide) == "none"
+    assert strategy_of(np.ones((3, 0)), np.ones((0, 4)), wide) == "zero"
+    assert strategy_of(np.ones((4, 5)), np.ones((5, 6)), wide) == "inline"
+    assert strategy_of(np.ones((1, 50)), np.ones((50, 60)), wide) == "gemv"
+    assert strategy_of(np.ones((64, 64)), np.ones((64, 64)), wide) == "blas"
+    assert strategy_of(np.ones((256, 256)), np.ones((256, 256)), wide) == "own"
+    assert strategy_of(np.ones((900, 900)), np.ones((900, 10)), wide) == "blas"
+    assert strategy_of(np.ones((256, 256)), np.ones((256, 256)), named_target("haswell")) == "blas"
+
+
+@pytest.mark.parametrize(
+    ("a_shape", "b_shape"),
+    [((170, 180), (180, 300)), ((400, 130), (130, 140)), ((12, 90, 80), (12, 80, 90))],
+)
+def test_own_products_in_chunks_give_the_same_bits(a_shape: Any, b_shape: Any) -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(size=a_shape), rng.normal(size=b_shape)
+    whole = product_of(a, b)
+    for splits in (2, 3, 7):
+        np.testing.assert_array_equal(product_of(a, b, splits=splits), whole)
+
+
+def test_own_products_need_no_copy_of_the_left_operand() -> None:
+    if not TARGET.avx512:
+        pytest.skip("BLAS serves these sizes")
+    a, b = np.ones((400, 400))[::2, ::2], np.ones((400, 400))[::2, ::2]
+    described = (matrix_operand(a), matrix_operand(b), matrix_operand(np.ones((200, 200))))
+    assert matmul_needs_copy(*described, TARGET) == (False, True)
+
+
+def test_without_blas_all_sizes_are_served() -> None:
+    if TARGET.vector_bytes < 32:
+        pytest.skip("needs 32-byte vectors")
+    code = """
+import importlib.util, sys
+import numpy as np
+spec = importlib.util.spec_from_file_location("cases", sys.argv[1])
+cases = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(cases)
+assert cases.supports_matmul(np.dtype("float32"))
+for shapes in cases.SHAPES:
+    a, b = (np.random.default_rng(0).normal(size=shape) for shape in shapes)
+    cases.close(cases.product_of(a, b), np.matmul(a, b))
+"""
+    environment = {**os.environ, "TAPELINE_BLAS": "0"}
+    command = [sys.executable, "-c", code, __file__]
+    subprocess.run(command, env=environment, check=True, timeout=100)
 
 
 def test_shared_right_operand_is_one_product() -> None:

@@ -113,7 +113,7 @@ def test_small_launches_are_not_split() -> None:
     assert chunk_limit(1000, 1, MIN_PARALLEL_WORK - 1) == 1
     assert chunk_limit(16, 16, 10 * MIN_PARALLEL_WORK) == 1
     assert chunk_limit(33, 16, 10 * MIN_PARALLEL_WORK) == 3
-    assert chunk_limit(10**6, 1, MIN_PARALLEL_WORK) == 8
+    assert chunk_limit(10**6, 1, MIN_PARALLEL_WORK) == 16
 
 
 @pytest.mark.parametrize(("value", "count"), [("1", 1), ("3", 3), ("1000", 64)])
