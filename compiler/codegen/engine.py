@@ -25,6 +25,10 @@ _OPT_LEVEL = 2
 
 _SHOWN_LINES = 2
 
+_LIBRARIES_PER_JIT = 64
+"""LLJIT keeps some 10 KB of every library it ever linked, so after so many a new one takes over;
+the old one goes with the last of its libraries."""
+
 
 class EmissionError(TapelineError, RuntimeError):
     """LLVM refused a text we emitted: a defect of Tapeline, not of the program being compiled.
@@ -39,7 +43,7 @@ class CompiledModule:
     Made by `Engine.compile_module` only.
     """
 
-    __slots__ = ("_addresses", "_engine", "_tracker", "object_bytes", "text")
+    __slots__ = ("_addresses", "_engine", "_jit", "_tracker", "object_bytes", "text")
 
     text: str
     object_bytes: bytes
@@ -53,6 +57,7 @@ class CompiledModule:
         exports: Sequence[str],
     ) -> None:
         self._engine = engine
+        self._jit = engine._jit
         self._tracker = tracker
         self._addresses: dict[str, int] = {name: tracker[name] for name in exports}
         self.text = text
@@ -69,7 +74,7 @@ class CompiledModule:
     def __del__(self) -> None:
         tracker = getattr(self, "_tracker", None)
         if tracker is not None:
-            self._engine.dispose(tracker)
+            self._engine.dispose(tracker, self._jit)
 
 
 class Engine:
@@ -81,11 +86,14 @@ class Engine:
         self.lock = threading.RLock()
         self.target = target or host_target()
         self._machine = machine_for(self.target)
-        self._jit = llvm.create_lljit_compiler(
+        self._jit = self._new_jit()
+        self._names = itertools.count(1)
+        self._dead: list[tuple[llvm.ResourceTracker, Any]] = []
+
+    def _new_jit(self) -> Any:
+        return llvm.create_lljit_compiler(
             machine_for(self.target), use_jit_link=True, suppress_errors=True
         )
-        self._names = itertools.count()
-        self._dead: list[llvm.ResourceTracker] = []
 
     def compile_module(
         self, text: str, symbols: Mapping[str, int], exports: Sequence[str]
@@ -130,8 +138,11 @@ class Engine:
                 library.import_symbol(name, address)
             for name in exports:
                 library.export_symbol(name)
+            number = next(self._names)
+            if number % _LIBRARIES_PER_JIT == 0:
+                self._jit = self._new_jit()
             try:
-                tracker = library.link(self._jit, f"tapeline{next(self._names)}")
+                tracker = library.link(self._jit, f"tapeline{number}")
             except RuntimeError as error:
                 unbound = ", ".join(_unbound(text, symbols)) or "none"
                 raise EmissionError(
@@ -140,16 +151,21 @@ class Engine:
             return CompiledModule(self, tracker, text, image, exports)
 
     def dispose(
-        self, tracker: llvm.ResourceTracker, _is_finalizing: Callable[[], bool] = sys.is_finalizing
+        self,
+        tracker: llvm.ResourceTracker,
+        jit: Any,
+        _is_finalizing: Callable[[], bool] = sys.is_finalizing,
     ) -> None:
         """Frees a library's code, now or (when another thread is compiling) at the next link.
 
-        The function is bound early: at the interpreter's end the module's names may be gone.
+        `jit` is what the library was linked in; it must outlive the library. The function is bound
+        early: at the interpreter's end the module's names may be gone.
         """
         if _is_finalizing():
             tracker.detach()
+            jit.detach()
             return
-        self._dead.append(tracker)
+        self._dead.append((tracker, jit))
         if self.lock.acquire(blocking=False):
             try:
                 self._bury()
@@ -158,7 +174,8 @@ class Engine:
 
     def _bury(self) -> None:
         while self._dead:
-            self._dead.pop().close()
+            tracker, _ = self._dead.pop()
+            tracker.close()
 
 
 def machine_for(cpu: Target) -> llvm.TargetMachine:
