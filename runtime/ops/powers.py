@@ -242,11 +242,13 @@ def rsqrt(x: TensorLike, /) -> Tensor:
 
 
 def _power_vjp_x(ct: Any, attrs: Attrs, x: Any, y: Any, out: Any) -> Any:
-    return unbroadcast(along(ct, y * call(POWER, x, y - 1)), x.shape)
+    lowered = call(POWER, x, (y - 1) + (y == 0))  # where y is 0 the slope is 0, at x = 0 too
+    return unbroadcast(along(ct, y * lowered), x.shape)
 
 
 def _power_vjp_y(ct: Any, attrs: Attrs, x: Any, y: Any, out: Any) -> Any:
-    return unbroadcast(along(ct, out * call(get_op("log"), x)), y.shape)
+    grown = out * call(get_op("log"), x + (x == 0))  # 0, not 0 * log(0), where x is 0
+    return unbroadcast(along(ct, grown), y.shape)
 
 
 POWER = define_pointwise(

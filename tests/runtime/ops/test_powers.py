@@ -65,6 +65,19 @@ def test_power_with_what_is_no_operand_is_a_type_error() -> None:
         tl.asarray(1.0) ** object()
 
 
+@pytest.mark.parametrize(
+    ("exponent", "slope"), [(0.0, 0.0), (0, 0.0), (1.0, 1.0), (1.5, 0.0), (2.0, 0.0), (3, 0.0)]
+)
+def test_slope_of_a_power_at_zero_is_that_of_the_curve(exponent: float, slope: float) -> None:
+    x, y = tl.asarray([0.0]), tl.asarray([float(exponent)])
+    with tl.GradientTape(persistent=True) as tape:
+        tape.watch([x, y])
+        by_number, by_tensor = x**exponent, x**y
+    assert tape.gradient(by_number, x).tolist() == [slope]
+    assert tape.gradient(by_tensor, [x, y])[0].tolist() == [slope]
+    assert tape.gradient(by_tensor, y).tolist() == [0.0]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_hypot_neither_overflows_nor_vanishes(dtype: str) -> None:
     big, small = np.finfo(dtype).max / 4, np.finfo(dtype).tiny * 4
