@@ -65,7 +65,7 @@ def _clamp(place: int, extent: int) -> int:
     return max(place + extent, 0) if place < 0 else min(place, extent)
 
 
-def unstack(x: TensorLike, /, axis: int = 0) -> list[Tensor]:
+def unstack(x: TensorLike, /, axis: int = 0) -> tuple[Tensor, ...]:
     """The tensors that `tl.stack` along `axis` would join to `x`.
 
     Examples
@@ -77,7 +77,8 @@ def unstack(x: TensorLike, /, axis: int = 0) -> list[Tensor]:
     x = as_tensor(x, argument="unstack")
     axis = normalize_axis("unstack", axis, x.ndim)
     before = (FULL,) * axis
-    return [apply(GETITEM, x, attrs=((*before, place),)) for place in range(x.shape[axis])]
+    places = range(x.shape[axis])
+    return tuple([apply(GETITEM, x, attrs=((*before, place),)) for place in places])
 
 
 def tile(x: TensorLike, repetitions: int | Sequence[int], /) -> Tensor:

@@ -14,6 +14,7 @@ from tapeline.runtime.errors import DTypeError, IndexOutOfRangeError, ShapeError
 from tapeline.runtime.op import Attrs, LibraryCall, Sample, ShapeOf, Trait, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array
+from tapeline.runtime.ops.extrema import max_reduce, min_reduce
 from tapeline.runtime.ops.pointwise import apply, call
 from tapeline.runtime.ops.shaping import broadcast_to, ravel
 from tapeline.runtime.spec import (
@@ -40,9 +41,10 @@ def require_int_dtype(op_name: str, dtype: DType) -> None:
 
 def reject_outside(indices: Array, size: int, axis: int) -> None:
     """An `IndexOutOfRangeError` that names the first index outside of an axis, if there is one."""
-    outside = (indices < -size) | (indices >= size)
-    if outside.any():
-        index = indices[outside].flat[0]
+    if not indices.size:
+        return
+    if min_reduce(indices, None) < -size or max_reduce(indices, None) >= size:
+        index = indices[(indices < -size) | (indices >= size)].flat[0]
         raise IndexOutOfRangeError(
             f"index {index} is out of range for axis {axis} with size {size}"
         )

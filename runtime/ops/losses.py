@@ -10,6 +10,7 @@ from tapeline.runtime.errors import DTypeError, IndexOutOfRangeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, Sample, define_op, get_op
 from tapeline.runtime.operators import promote, promote_one
 from tapeline.runtime.ops.axes import Array, as_index
+from tapeline.runtime.ops.extrema import max_reduce
 from tapeline.runtime.ops.gather import index_tensor, require_int_dtype
 from tapeline.runtime.ops.pointwise import apply, call, check_dtype
 from tapeline.runtime.ops.reduction import SUM, add_reduce
@@ -181,9 +182,11 @@ def softmax_cross_entropy(logits: TensorLike, labels: TensorLike, /, axis: int =
 
 
 def _check_labels(labels: Array, classes: int) -> None:
-    outside = (labels < 0) | (labels >= classes)
-    if outside.any():
-        label = labels[outside].flat[0]
+    if not labels.size:
+        return
+    unsigned = labels.view(f"u{labels.dtype.itemsize}")  # a negative label is a large one here
+    if max_reduce(unsigned, None) >= classes:
+        label = labels[unsigned >= classes].flat[0]
         raise IndexOutOfRangeError(
             f"sparse_softmax_cross_entropy: label {label} is out of range for {classes} classes "
             f"(the last axis of the logits)"
