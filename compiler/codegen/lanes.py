@@ -43,6 +43,9 @@ class LaneSweep(Sweep):
             return []
 
         middle = start
+        if self.forms and self.forms[0].exact:
+            f.loop(start, stop, lanes * groups, [], main)
+            return
         if self.unroll:
             whole = f.bit_and(f.sub(stop, start), int64(-lanes * groups))
             middle = f.add(start, whole)

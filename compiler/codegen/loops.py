@@ -151,25 +151,29 @@ class FunctionBuilder(Builder):
         unroll: int,
         carry: Sequence[Value],
         body: VectorBody,
+        exact: bool = False,
     ) -> list[Value]:
         """Runs over a range with vectors: `carry = body(index, mask, group, carry)`.
 
         Full vectors, `unroll` (their number is the group) per turn, then one masked loop for the
-        rest as group 0. With an unroll of 0 there is only the masked loop.
+        rest as group 0. With an unroll of 0 there is only the masked loop. An `exact` range is a
+        multiple of a turn's vectors: there is no masked loop then.
         """
 
         def masked(i: Value, values: list[Value]) -> Sequence[Value]:
             mask = self.mask_first(self.sub(stop, i), lanes)
             return body(Index(i), mask, 0, values)
 
-        if unroll == 0:
+        if unroll == 0 and not exact:
             return self.loop(start, stop, lanes, carry, masked)
 
         def main(i: Value, values: list[Value]) -> Sequence[Value]:
-            for group in range(unroll):
+            for group in range(max(unroll, 1)):
                 values = list(body(Index(i, group * lanes), None, group, values))
             return values
 
+        if exact:
+            return self.loop(start, stop, lanes * max(unroll, 1), carry, main)
         whole = self.bit_and(self.sub(stop, start), int64(-lanes * unroll))
         middle = self.add(start, whole)
         carry = self.loop(start, middle, lanes * unroll, carry, main)

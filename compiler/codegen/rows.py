@@ -145,7 +145,8 @@ class _PassRunner:
                 sweep.store(known[value], operand, bases, index, mask)
             return self._take(known, group, index, bases, mask, values)
 
-        return self.f.vector_loop(start, stop, sweep.lanes, self.unroll, carry, body)
+        exact = sweep.forms[self.number].exact
+        return self.f.vector_loop(start, stop, sweep.lanes, self.unroll, carry, body, exact)
 
     def _take(
         self,

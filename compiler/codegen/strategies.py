@@ -176,11 +176,21 @@ def pass_forms(
             chained = bool(this.reductions) and found.mode == "rows"
             unroll = _unroll(costs[number], chained, strided, target)
         size = lanes * max(unroll, 1) * DEPTH if found.mode == "rows" else ROWS
-        forms.append(PassForm(unroll, size if sums and inner > size else 0))
+        exact = _is_exact(found, lanes * max(unroll, 1))
+        forms.append(PassForm(unroll, size if sums and inner > size else 0, exact))
     if found.mode == "lanes" and forms:
         unroll = min(form.unroll for form in forms)
-        forms = [PassForm(unroll, form.block) for form in forms]
+        exact = _is_exact(found, lanes * max(unroll, 1))
+        forms = [PassForm(unroll, form.block, exact) for form in forms]
     return tuple(forms)
+
+
+def _is_exact(found: Schedule, step: int) -> bool:
+    """Whether the vector dimension is a multiple of a turn, however it is split."""
+    extents, ragged = found.space.extents, found.space.ragged
+    if ragged is not None and ragged.inner == found.vector and ragged.total % step:
+        return False
+    return extents[found.vector] % step == 0
 
 
 def _unroll(cost: int, chained: bool, strided: bool, target: Target) -> int:

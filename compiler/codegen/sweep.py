@@ -25,6 +25,8 @@ class PassForm:
     """Vectors per turn of the main loop; 0: one masked loop."""
     block: int
     """How many elements are added up before they are added to totals; 0: all of them."""
+    exact: bool = False
+    """Whether the vector loop needs no masked rest."""
 
 
 class Sweep:

@@ -17,8 +17,8 @@ from tests.compiler.codegen.harness import Array, power, power_emit
 
 from tapeline.compiler.codegen.nest import Nest, Operand, Step
 
-EXTENTS = (1, 2, 3, 5, 7, 8, 16, 17, 33, 40, 130)
-LARGE = (300, 400, 1000, 1100, 5000)
+EXTENTS = (1, 2, 3, 5, 7, 8, 16, 17, 32, 33, 40, 64, 128, 130)
+LARGE = (300, 400, 1024, 4096, 1100, 5000)
 FLOATS = ("f4", "f8")
 
 Emit = Callable[..., Any]
