@@ -52,7 +52,7 @@ def test_text_of_a_nest() -> None:
         (sum_nest((40, 60), (0,)), "lanes",
          ["loops 4 extent 60 grain 32"], ["loops 4 extent 60 grain 16"]),
         (sum_nest((1000, 300), (0, 1)), "rows in parts, rows",
-         ["loops 3 extent 37 grain 1", "loops 2 extent 1 grain 1"],
+         ["loops 4 extent 37 grain 1", "loops 2 extent 1 grain 1"],
          ["loops 3 extent 37 grain 1", "loops 2 extent 1 grain 1"]),
         (sum_nest((600, 20, 600), (0, 2)), "rows",
          ["loops 5 extent 20 grain 1"], ["loops 5 extent 20 grain 1"]),
