@@ -132,8 +132,8 @@ class Graph:
     """
 
     __slots__ = (
-        "_constant_slots", "_value_numbers", "attrs", "constants", "inputs", "locations", "name",
-        "ops", "outputs", "placeholders", "specs",
+        "_attrs_keys", "_value_numbers", "attrs", "constants", "inputs", "locations", "name", "ops",
+        "outputs", "placeholders", "specs",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
@@ -147,7 +147,7 @@ class Graph:
         self.outputs: list[int] = []
         self.constants: list[Array] = []
         self._value_numbers: dict[Hashable, int] = {}
-        self._constant_slots: dict[Hashable, int] = {}
+        self._attrs_keys: list[Hashable] = []
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -181,13 +181,14 @@ class Graph:
         return Node(self, node_id)
 
     def _append(
-        self, op: Op, inputs: tuple[int, ...], attrs: Attrs, spec: NodeSpec,
+        self, op: Op, inputs: tuple[int, ...], attrs: Attrs, key: Hashable, spec: NodeSpec,
         location: Location | None,
     ) -> int:  # fmt: skip
         node_id = len(self.ops)
         self.ops.append(op)
         self.inputs.append(inputs)
         self.attrs.append(attrs)
+        self._attrs_keys.append(key)
         self.specs.append(spec)
         self.locations.append(location)
         return node_id
@@ -208,18 +209,24 @@ class Graph:
         TapelineError
             What the op's `infer` raises for such inputs.
         """
-        inputs = tuple(inputs)
-        key = attrs_key(attrs)
-        pure = op.is_pure
-        number = (op, inputs, key)
-        if pure:
+        return self._add(op, tuple(inputs), attrs, attrs_key(attrs), None, location)
+
+    def _add(
+        self, op: Op, inputs: tuple[int, ...], attrs: Attrs, key: Hashable, spec: NodeSpec | None,
+        location: Location | None,
+    ) -> int:  # fmt: skip
+        """As `add`; a spec that is given is taken to be what the op infers."""
+        number = None
+        if op.is_pure:
+            number = (op, inputs, key)
             found = self._value_numbers.get(number)
             if found is not None:
                 return found
-        specs = self.specs
-        spec = infer_spec(op, tuple([specs[i] for i in inputs]), attrs, key)
-        node_id = self._append(op, inputs, attrs, spec, location)
-        if pure:
+        if spec is None:
+            specs = self.specs
+            spec = infer_spec(op, tuple([specs[i] for i in inputs]), attrs, key)
+        node_id = self._append(op, inputs, attrs, key, spec, location)
+        if number is not None:
             self._value_numbers[number] = node_id
         return node_id
 
@@ -229,7 +236,7 @@ class Graph:
         """A new input of the graph, after those that it has."""
         if name is None:
             name = spec.name or f"arg{len(self.placeholders)}"
-        node_id = self._append(PLACEHOLDER, (), (name,), _intern(spec), location)
+        node_id = self._append(PLACEHOLDER, (), (name,), name, _intern(spec), location)
         self.placeholders.append(node_id)
         return node_id
 
@@ -251,7 +258,7 @@ class Graph:
         slot = len(self.constants)
         self.constants.append(array)
         spec = spec_of(array.shape, array.dtype)
-        node_id = self._append(CONSTANT, (), (slot,), spec, location)
+        node_id = self._append(CONSTANT, (), (slot,), slot, spec, location)
         self._value_numbers[(CONSTANT, id(array) if key is None else key)] = node_id
         return node_id
 
@@ -262,7 +269,7 @@ class Graph:
         return self.constants[cast(int, self.attrs[node_id][0])]
 
     def copy_node(self, source: Graph, node_id: int, inputs: Sequence[int]) -> int:
-        """The node of `source` with that id, entered here with other inputs.
+        """The node of `source` with that id, entered here with other inputs of the same specs.
 
         Placeholders become new placeholders; big constants are shared, not copied.
         """
@@ -277,7 +284,8 @@ class Graph:
                 return self.add_constant(array, location)
             found = self._value_numbers.get((CONSTANT, id(array)))
             return self._append_constant(array, None, location) if found is None else found
-        return self.add(op, inputs, source.attrs[node_id], location)
+        attrs, key, spec = source.attrs[node_id], source._attrs_keys[node_id], source.specs[node_id]
+        return self._add(op, tuple(inputs), attrs, key, spec, location)
 
     def picks(self, node_id: int, location: Location | None = None) -> tuple[int, ...]:
         """The values of a node, one id each: itself, or a pick of each where it yields several."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -117,6 +118,7 @@ def spec_text(spec: NodeSpec) -> str:
     return _one_spec_text(spec)
 
 
+@lru_cache(maxsize=4096)
 def _one_spec_text(spec: TensorSpec) -> str:
     extents = ", ".join("?" if extent is None else str(extent) for extent in spec.shape)
     return f"{spec.dtype.name}[{extents}]"
