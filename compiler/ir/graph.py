@@ -284,8 +284,8 @@ class Graph:
                 return self.add_constant(array, location)
             found = self._value_numbers.get((CONSTANT, id(array)))
             return self._append_constant(array, None, location) if found is None else found
-        attrs, key, spec = source.attrs[node_id], source._attrs_keys[node_id], source.specs[node_id]
-        return self._add(op, tuple(inputs), attrs, key, spec, location)
+        attrs, key = source.attrs[node_id], source._attrs_keys[node_id]
+        return self._add(op, tuple(inputs), attrs, key, source.specs[node_id], location)
 
     def picks(self, node_id: int, location: Location | None = None) -> tuple[int, ...]:
         """The values of a node, one id each: itself, or a pick of each where it yields several."""
