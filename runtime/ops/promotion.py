@@ -1,6 +1,7 @@
 """How operands come to one dtype in the ops whose rule is not the common one of `promote`.
 
-Each function is a `Promote`: it takes the op and two operands and gives two tensors of one dtype.
+Where results differ from NumPy's is listed in `docs/decisions/numpy_results.md`. Each function is a
+`Promote`: it takes the op and two operands and gives two tensors of one dtype.
 """
 
 from __future__ import annotations
