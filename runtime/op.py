@@ -201,10 +201,10 @@ class Assembly:
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """A routine that codegen has: `matmul` (both operands at least 1-d, NumPy's rules) or `take`
-    (along attribute 0)."""
+    """A routine that codegen has: `matmul` (both operands at least 1-d, NumPy's rules), `take`
+    (along attribute 0), or `take_grad`, its transpose."""
 
-    name: Literal["matmul", "take"]
+    name: Literal["matmul", "take", "take_grad"]
 
 
 @dataclass(frozen=True, slots=True)

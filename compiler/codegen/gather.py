@@ -6,13 +6,15 @@ for its chunk, and 1 plus its position is left in the error cell.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from math import prod
 
 from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, Index
 from tapeline.compiler.codegen.nest import Kernel, KernelFunction, Launch, SlotValue
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, bits_of, code_of, is_signed, size_of
-from tapeline.runtime.spec import DType
+from tapeline.runtime.spec import DType, TensorSpec
 
 PARTS = 8
 """Into how many chunks of destination rows an addition by index may be split: each reads all
@@ -30,6 +32,30 @@ class TakeShape:
     """The extent of the axis of `source` that is indexed."""
     count: int
     inner: int
+    adds: bool = False
+    """Whether rows are added up by index instead: `source[o, indices[i], k] += taken[o, i, k]`."""
+
+
+def take_shape(
+    first: TensorSpec, indices: TensorSpec, result: TensorSpec, axis: Hashable, adds: bool
+) -> TakeShape:
+    """The extents of a `take` along an axis, or of its transpose."""
+    assert isinstance(axis, int)
+    source = (result if adds else first).static_shape
+    return TakeShape(
+        first.dtype,
+        indices.dtype,
+        prod(source[:axis]),
+        source[axis],
+        indices.size,
+        prod(source[axis + 1 :]),
+        adds,
+    )
+
+
+def emit_rows(shape: TakeShape, target: Target, name: str) -> Kernel:
+    """The kernel of a `take` or of its transpose."""
+    return (emit_take_grad if shape.adds else emit_take)(shape, target, name)
 
 
 def emit_take(shape: TakeShape, target: Target, name: str) -> Kernel:

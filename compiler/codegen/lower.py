@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from tapeline.compiler.codegen.cluster import Cluster, ClusterBuilder, is_source, is_view
+from tapeline.compiler.codegen.gather import take_shape
 from tapeline.compiler.codegen.matmul import matmul_needs_copy, supports_matmul
 from tapeline.compiler.codegen.matrix import MatrixOperand
 from tapeline.compiler.codegen.nest import Nest, Operand, Step, StepKind
@@ -26,7 +27,7 @@ from tapeline.compiler.codegen.program import (
     ProgramStep,
 )
 from tapeline.compiler.codegen.target import Target
-from tapeline.compiler.codegen.views import Layout, dense_layout, view_layout
+from tapeline.compiler.codegen.views import Layout, dense_layout, is_dense, view_layout
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PICK
 from tapeline.runtime.op import Assembly, LibraryCall, Pointwise, Reduction, ScalarEmitter
@@ -441,11 +442,25 @@ class Lowering:
         else:
             outputs = (self.place(node),)
         op = graph.ops[node]
+        rows = None
+        if isinstance(op.lowering, LibraryCall) and op.lowering.name in ("take", "take_grad"):
+            inputs = tuple(x if _lies_dense(x) else self._copied(x) for x in inputs)
+            if _lies_dense(outputs[0]):
+                adds = op.lowering.name == "take_grad"
+                specs = [placed.spec for placed in (*inputs, *outputs)]
+                rows = take_shape(specs[0], specs[1], specs[2], graph.attrs[node][0], adds)
         self.steps.append(
             HostStep(
-                op, graph.attrs[node], inputs, outputs, op.name, (node,), graph.locations[node]
+                op, graph.attrs[node], inputs, outputs, op.name, (node,), graph.locations[node],
+                rows,
             )
-        )
+        )  # fmt: skip
+
+
+def _lies_dense(placed: Placed) -> bool:
+    """Whether a value lies in C order without gaps."""
+    spec = placed.spec
+    return is_dense(spec.static_shape, placed.layout, spec.dtype.itemsize)
 
 
 def _in_parts(placed: Placed) -> Placed:

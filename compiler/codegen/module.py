@@ -12,6 +12,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
+from tapeline.compiler.codegen.gather import emit_rows
 from tapeline.compiler.codegen.kernels import emit_nest
 from tapeline.compiler.codegen.lower import matrix_operand
 from tapeline.compiler.codegen.matmul import emit_matmul, matmul_symbols
@@ -77,6 +78,8 @@ class _Assembler:
             if kernel is None:
                 assert isinstance(step, HostStep)
                 self._call_host(step, pointers)
+            elif isinstance(step, HostStep):
+                self._call_rows(kernel, step, pointers)
             else:
                 self._call_kernel(kernel, step, pointers, arena.scratch[number])
         text = self._text(arena, kernels)
@@ -93,7 +96,7 @@ class _Assembler:
             kernel = emit_matmul(a, b, out, self.target)
             self.symbols |= matmul_symbols(kernel)
             return kernel
-        return None
+        return None if step.rows is None else emit_rows(step.rows, self.target, f"k{number}")
 
     # ---- the text of `run`
 
@@ -149,6 +152,29 @@ class _Assembler:
         else:
             self.lines.append(f"  call void @{name}(ptr %A, i64 0, i64 {extent})")
 
+    def _call_rows(self, kernel: Kernel, step: HostStep, pointers: dict[int, str]) -> None:
+        """The kernel of a step on rows; then the host call, if an index turned out to be bad."""
+        placed = (*step.inputs, *step.outputs)
+        where = [self.offset(pointers[one.buffer], one.layout.offset) for one in placed]
+        self.lines.append("  store i64 0, ptr %E")
+        for launch in kernel.launches:
+            name = self._function(launch.function)
+            for slot, value in enumerate(launch.values):
+                place = self.offset("%A", 8 * slot)
+                if isinstance(value, int):
+                    self.lines.append(f"  store i64 {value}, ptr {place}")
+                else:
+                    pointer = [*where, "%E"][value[1]]
+                    self.lines.append(f"  store ptr {pointer}, ptr {place}")
+            self._launch(name, launch)
+        bad = self.value(f"icmp ne i64 {self.value('load i64, ptr %E')}, 0")
+        number = len(self.hosts)
+        self.lines.append(f"  br i1 {bad}, label %bad{number}, label %good{number}")
+        self.lines.append(f"bad{number}:")
+        self._call_host(step, pointers)
+        self.lines.append(f"  br label %good{number}")
+        self.lines.append(f"good{number}:")
+
     def _store(
         self, slot: int, value: SlotValue, buffers: Sequence[int], pointers: dict[int, str],
         scratch: int,
@@ -188,7 +214,7 @@ class _Assembler:
         slots = [len(launch.values) for kernel in kernels if kernel for launch in kernel.launches]
         slots += [len(touched(step)) for step in self.hosts]
         opening = [
-            "define i64 @run(ptr %slots) nounwind {", "entry:",
+            "define i64 @run(ptr %slots) nounwind {", "entry:", "  %E = alloca i64, align 8",
             f"  %A = alloca [{max(slots, default=1) or 1} x i64], align 8",
         ]  # fmt: skip
         closing: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tapeline.compiler.codegen.gather import TakeShape
 from tapeline.compiler.codegen.nest import Nest
 from tapeline.compiler.codegen.views import Layout
 from tapeline.compiler.ir.location import Location
@@ -57,7 +58,11 @@ class MatmulStep:
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """A call of an op's NumPy kernel, for ops that have no lowering."""
+    """A call of an op's NumPy kernel, for ops that have no lowering.
+
+    With `rows` a native kernel does the work, and the NumPy kernel is called only to raise what it
+    raises for bad indices.
+    """
 
     op: Op
     attrs: Attrs
@@ -66,6 +71,7 @@ class HostStep:
     label: str
     nodes: tuple[int, ...]
     location: Location | None = None
+    rows: TakeShape | None = None
 
 
 ProgramStep: TypeAlias = NestStep | MatmulStep | HostStep

@@ -43,8 +43,10 @@ def family_of(op: Op) -> str:
             return ELEMENTWISE
         case Reduction():
             return REDUCTION
-        case LibraryCall():
+        case LibraryCall(name="matmul"):
             return PRODUCT
+        case LibraryCall():
+            return MOVEMENT
         case IndexMap() | Assembly():
             return MOVEMENT
         case Expansion():

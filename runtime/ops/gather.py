@@ -145,6 +145,7 @@ TAKE_GRAD = define_op(
     attr_names=("axis", "size"),
     saves=(1,),
     vjps=(_take_grad_vjp, None),
+    emit=LibraryCall("take_grad"),
     traits=Trait.NO_RECOMPUTE,
     kinds="iufc",
     samples=(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.compiler.codegen import harness
 
+import tapeline as tl
 from tapeline.compiler.codegen.gather import TakeShape, emit_take, emit_take_grad
 from tapeline.compiler.codegen.target import Target
 
@@ -75,3 +76,34 @@ def test_bad_index_leaves_its_position(bad: int, target: Target) -> None:
     runner = harness.Runner(emit_take_grad(shape, target, "add_bad"), target)
     runner.run([out, indices, source.copy(), error])
     assert error[0] == 21
+
+
+def test_compiled_take_and_its_gradient_agree_with_eager_ones() -> None:
+    rng = np.random.default_rng(0)
+    table = tl.asarray(rng.standard_normal((6, 4, 5)))
+    indices = tl.asarray(rng.integers(-4, 4, (2, 7)))
+
+    def loss(x: tl.Tensor, i: tl.Tensor) -> tl.Tensor:
+        rows = tl.take(x, i, axis=1)
+        return tl.sum(rows * rows * 0.5)
+
+    compiled = tl.function(loss)
+    np.testing.assert_allclose(compiled(table, indices).numpy(), loss(table, indices).numpy())
+    gradients = []
+    for f in (loss, compiled):
+        with tl.GradientTape() as tape:
+            tape.watch(table)
+            value = f(table, indices)
+        gradients.append(tape.gradient(value, table).numpy())
+    np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-12)
+
+
+def test_compiled_take_of_a_view_and_bad_indices() -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    pick = tl.function(lambda x, i: tl.take(x.T, i, axis=0))
+    found = pick(tl.asarray(x), tl.asarray(np.array([3, -4, 1]))).numpy()
+    assert np.array_equal(found, x.T[[3, 0, 1]])
+    with pytest.raises(IndexError, match="4"):
+        pick(tl.asarray(x), tl.asarray(np.array([3, 4, 1])))
+    found = pick(tl.asarray(x), tl.asarray(np.array([3, -4, 1]))).numpy()
+    assert np.array_equal(found, x.T[[3, 0, 1]])
