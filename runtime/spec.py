@@ -94,6 +94,9 @@ class TensorSpec:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TensorSpec, (self.shape, self.dtype, self.name)  # hashes differ between processes
+
     def __repr__(self) -> str:
         name = "" if self.name is None else f", name={self.name!r}"
         return f"TensorSpec({self.shape}, {self.dtype.name}{name})"

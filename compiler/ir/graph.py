@@ -71,6 +71,13 @@ def infer_spec(op: Op, specs: tuple[NodeSpec, ...], attrs: Attrs, key: Hashable)
     return found
 
 
+def _constant_key(array: Array) -> Hashable:
+    """What a small constant is shared by: its content; a big one only with itself."""
+    if array.nbytes > SMALL_CONSTANT_BYTES:
+        return id(array)
+    return canonical_dtype(array.dtype), array.shape, array.tobytes()
+
+
 class Node:
     """A view of one node, for people and for passes that are not in a hurry."""
 
@@ -148,6 +155,21 @@ class Graph:
         self.constants: list[Array] = []
         self._value_numbers: dict[Hashable, int] = {}
         self._attrs_keys: list[Hashable] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in Graph.__slots__ if name != "_value_numbers"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._value_numbers = {}
+        for i, op in enumerate(self.ops):
+            if op is CONSTANT:
+                array = self.constants[cast(int, self.attrs[i][0])]
+                array.flags.writeable = False
+                self._value_numbers[(CONSTANT, _constant_key(array))] = i
+            elif op.is_pure and op is not PLACEHOLDER:
+                self._value_numbers[(op, self.inputs[i], self._attrs_keys[i])] = i
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -244,22 +266,20 @@ class Graph:
         """The node that holds a copy of `value`, shared with an equal small constant (bit for
         bit)."""
         array = np.asarray(value)
-        key: Hashable = None
         if array.nbytes <= SMALL_CONSTANT_BYTES:
-            key = (canonical_dtype(array.dtype), array.shape, array.tobytes())
-            found = self._value_numbers.get((CONSTANT, key))
+            found = self._value_numbers.get((CONSTANT, _constant_key(array)))
             if found is not None:
                 return found
         array = np.array(array, dtype=canonical_dtype(array.dtype), order="C", copy=True)
         array.flags.writeable = False
-        return self._append_constant(array, key, location)
+        return self._append_constant(array, location)
 
-    def _append_constant(self, array: Array, key: Hashable, location: Location | None) -> int:
+    def _append_constant(self, array: Array, location: Location | None) -> int:
         slot = len(self.constants)
         self.constants.append(array)
         spec = spec_of(array.shape, array.dtype)
         node_id = self._append(CONSTANT, (), (slot,), slot, spec, location)
-        self._value_numbers[(CONSTANT, id(array) if key is None else key)] = node_id
+        self._value_numbers[(CONSTANT, _constant_key(array))] = node_id
         return node_id
 
     def constant_value(self, node_id: int) -> Array | None:
@@ -282,8 +302,8 @@ class Graph:
             array = source.constants[cast(int, source.attrs[node_id][0])]
             if array.nbytes <= SMALL_CONSTANT_BYTES:
                 return self.add_constant(array, location)
-            found = self._value_numbers.get((CONSTANT, id(array)))
-            return self._append_constant(array, None, location) if found is None else found
+            found = self._value_numbers.get((CONSTANT, _constant_key(array)))
+            return self._append_constant(array, location) if found is None else found
         attrs, key = source.attrs[node_id], source._attrs_keys[node_id]
         return self._add(op, tuple(inputs), attrs, key, source.specs[node_id], location)
 

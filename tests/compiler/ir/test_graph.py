@@ -9,7 +9,7 @@ from tapeline.compiler.ir.graph import Graph, attrs_key, graphs_equal
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import CONSTANT, make_call_op
 from tapeline.runtime.errors import GraphError
-from tapeline.runtime.op import Op, Trait, define_op
+from tapeline.runtime.op import Op, Trait, define_op, get_op
 from tapeline.runtime.spec import TensorSpec, broadcast_shapes, spec_of
 
 
@@ -165,3 +165,20 @@ def test_hundred_thousand_nodes_are_no_trouble() -> None:
     graph.outputs = [z]
     assert len(graph) == 100_002
     assert len(graph.users()) == len(graph)
+
+
+def test_graphs_pickle_and_go_on_sharing() -> None:
+    add = get_op("add")
+    graph = Graph("g")
+    x = y = graph.add_placeholder(TensorSpec((2,)), "x")
+    graph.add_constant(1.0)
+    graph.add_constant(np.zeros(1000))
+    for _ in range(20_000):
+        y = graph.add(add, (y, x), (), Location.at("/a.py", 1))
+    graph.outputs = [y]
+    again = pickle.loads(pickle.dumps(graph))
+    assert graphs_equal(graph, again)
+    assert again.add(add, (x, x)) == graph.add(add, (x, x))
+    assert again.add_constant(1.0) == 1
+    assert again.locations[-1] == Location.at("/a.py", 1)
+    assert not any(array.flags.writeable for array in again.constants)
