@@ -7,7 +7,7 @@ import pytest
 
 from tapeline.compiler.ir.graph import Graph, attrs_key, graphs_equal
 from tapeline.compiler.ir.location import Location
-from tapeline.compiler.ir.structure_ops import CONSTANT, make_call_op
+from tapeline.compiler.ir.structure_ops import CONSTANT
 from tapeline.runtime.errors import GraphError
 from tapeline.runtime.op import Op, Trait, define_op, get_op
 from tapeline.runtime.spec import TensorSpec, broadcast_shapes, spec_of
@@ -125,18 +125,6 @@ def test_users_lists_each_user_once() -> None:
     assert graph.users()[y] == [z]
 
 
-def test_call_op_takes_specs_and_effects_from_its_graph() -> None:
-    inner, x, y = _graph()
-    inner.outputs = [inner.add(SAY, (inner.add(PLUS, (x, y)),))]
-    call = make_call_op("inner", inner, kernel=np.add)
-    assert call.has(Trait.EFFECT)
-    assert call.subgraphs == (inner,)
-    outer, a, b = _graph()
-    assert outer.spec(outer.add(call, (a, b))) == TensorSpec((2, 3))
-    with pytest.raises(GraphError, match="inner: called with"):
-        outer.add(call, (b, a))
-
-
 def test_graphs_equal_compares_constants_bit_for_bit() -> None:
     graphs = []
     for value in (0.0, 0.0, -0.0):
@@ -145,16 +133,6 @@ def test_graphs_equal_compares_constants_bit_for_bit() -> None:
         graphs.append(graph)
     assert graphs_equal(graphs[0], graphs[1])
     assert not graphs_equal(graphs[0], graphs[2])
-
-
-def test_location_resolves_lines_lazily_and_pickles() -> None:
-    code = compile("a = 1\nb = 2\n", "/src/prog.py", "exec")
-    offsets = {line: start for start, _, line in code.co_lines() if line}
-    location = Location(code, offsets[2])
-    assert (location.filename, location.line, location.function) == ("/src/prog.py", 2, "<module>")
-    again = pickle.loads(pickle.dumps(location))
-    assert again == location
-    assert str(again) == "prog.py:2"
 
 
 def test_hundred_thousand_nodes_are_no_trouble() -> None:

@@ -7,7 +7,6 @@ import pytest
 from tests.sampling import op_cases, sampled_ops
 
 from tapeline.compiler.ir.graph import Graph, graphs_equal
-from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.parse import parse_graph
 from tapeline.compiler.ir.structure_ops import make_call_op
 from tapeline.compiler.ir.text import constant_table
@@ -40,27 +39,6 @@ def _round_trip(graph: Graph) -> Graph:
     assert graphs_equal(graph, again)
     assert "\n".join(line.split("  #")[0].rstrip() for line in text.splitlines()) == str(again)
     return again
-
-
-def test_text_is_aligned_and_shows_source_lines() -> None:
-    graph = Graph("loss")
-    x = graph.add_placeholder(TensorSpec((2, 3), "float32"), "x")
-    y = graph.add(ADD, (x, x), (), Location.at("/a/model.py", 7))
-    a, _ = graph.picks(graph.add(TWO, (y,)))
-    graph.outputs = [graph.add(TAG, (a,), ((0, 1), True))]
-    assert (
-        str(graph)
-        == """\
-graph loss:
-  %0 = placeholder(name='x')              : float32[2, 3]
-  %1 = t_add(%0, %0)                      : float32[2, 3]                   # model.py:7
-  %2 = t_two(%1)                          : (float32[2, 3], float32[2, 3])
-  %3 = pick(%2, index=0)                  : float32[2, 3]
-  %4 = pick(%2, index=1)                  : float32[2, 3]
-  %5 = t_tag(%3, tag=(0, 1), more=True)   : float32[2, 3]
-  return %5""".replace("   :", " :")
-    )
-    _round_trip(graph)
 
 
 @pytest.mark.parametrize(
