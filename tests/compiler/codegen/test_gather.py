@@ -27,7 +27,7 @@ def draw(outer: int, size: int, count: int, inner: int, code: str, index: str) -
 @each_target
 @pytest.mark.parametrize("dims", SHAPES)
 @pytest.mark.parametrize("code", ["f4", "f8", "u1", "c16", "?"])
-def test_take_agrees_with_numpy(dims: tuple[int, ...], code: str, target: Target) -> None:
+def test_take_agrees_with_numpy(dims: tuple[int, int, int, int], code: str, target: Target) -> None:
     for index in ("i4", "i8", "u1"):
         source, indices = draw(*dims, code, index)
         outer, size, count, inner = dims
@@ -45,7 +45,7 @@ def test_take_agrees_with_numpy(dims: tuple[int, ...], code: str, target: Target
 @pytest.mark.parametrize("dims", SHAPES)
 @pytest.mark.parametrize("code", ["f4", "f8", "i4", "c8"])
 def test_take_grad_adds_in_order_of_indices(
-    dims: tuple[int, ...], code: str, target: Target
+    dims: tuple[int, int, int, int], code: str, target: Target
 ) -> None:
     outer, size, count, inner = dims
     _, indices = draw(*dims, code, "i8")
