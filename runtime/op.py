@@ -202,9 +202,10 @@ class Assembly:
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
     """A routine that codegen has: `matmul` (both operands at least 1-d, NumPy's rules), `take`
-    (along attribute 0), or `take_grad`, its transpose."""
+    (along attribute 0), `take_grad`, its transpose, or `check_indices` (a copy; all must be at
+    least 0 and below attribute 0)."""
 
-    name: Literal["matmul", "take", "take_grad"]
+    name: Literal["matmul", "take", "take_grad", "check_indices"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ for its chunk, and 1 plus its position is left in the error cell.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Literal, TypeAlias
 
 from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, Index
 from tapeline.compiler.codegen.nest import Kernel, KernelFunction, Launch, SlotValue
@@ -21,9 +22,16 @@ PARTS = 8
 indices."""
 
 
+RowMode: TypeAlias = Literal["take", "take_grad", "check_indices"]
+
+
 @dataclass(frozen=True, slots=True)
 class TakeShape:
-    """`taken[o, i, k] = source[o, indices[i], k]`, for o < outer, i < count, k < inner."""
+    """`taken[o, i, k] = source[o, indices[i], k]`, for o < outer, i < count, k < inner.
+
+    Mode "take_grad" adds up rows instead, `source[o, indices[i], k] += taken[o, i, k]`, and
+    "check_indices" copies `indices`, none of which may be negative.
+    """
 
     dtype: DType
     index_dtype: DType
@@ -32,16 +40,18 @@ class TakeShape:
     """The extent of the axis of `source` that is indexed."""
     count: int
     inner: int
-    adds: bool = False
-    """Whether rows are added up by index instead: `source[o, indices[i], k] += taken[o, i, k]`."""
+    mode: RowMode = "take"
 
 
-def take_shape(
-    first: TensorSpec, indices: TensorSpec, result: TensorSpec, axis: Hashable, adds: bool
-) -> TakeShape:
-    """The extents of a `take` along an axis, or of its transpose."""
-    assert isinstance(axis, int)
-    source = (result if adds else first).static_shape
+def take_shape(mode: RowMode, specs: Sequence[TensorSpec], attribute: Hashable) -> TakeShape:
+    """What there is to do for an op: its inputs and its output, and its attribute 0."""
+    assert isinstance(attribute, int)
+    if mode == "check_indices":
+        dtype = specs[0].dtype
+        return TakeShape(dtype, dtype, 1, attribute, specs[0].size, 1, mode)
+    first, indices, result = specs
+    axis = attribute
+    source = (result if mode == "take_grad" else first).static_shape
     return TakeShape(
         first.dtype,
         indices.dtype,
@@ -49,13 +59,32 @@ def take_shape(
         source[axis],
         indices.size,
         prod(source[axis + 1 :]),
-        adds,
+        mode,
     )
 
 
 def emit_rows(shape: TakeShape, target: Target, name: str) -> Kernel:
-    """The kernel of a `take` or of its transpose."""
-    return (emit_take_grad if shape.adds else emit_take)(shape, target, name)
+    """The kernel for a mode; its operands are the op's inputs, its output and the error cell."""
+    if shape.mode == "check_indices":
+        return _emit_check(shape, target, name)
+    return (emit_take_grad if shape.mode == "take_grad" else emit_take)(shape, target, name)
+
+
+def _emit_check(shape: TakeShape, target: Target, name: str) -> Kernel:
+    """Copies indices that are all at least 0 and below `size`."""
+    f = FunctionBuilder(target)
+    code, lanes = code_of(shape.index_dtype), target.lanes(8)
+    _check_range(f, shape, f.low, f.high)
+    source, result = f.pointer_slot("indices"), f.pointer_slot("second")
+
+    def copy(index: Index, mask: Value | None, _: int, carry: list[Value]) -> list[Value]:
+        x = f.load(f.element(source, code, index), code, lanes, mask=mask)
+        f.store(x, f.element(result, code, index), mask=mask)
+        return carry
+
+    f.vector_loop(f.low, f.high, lanes, 0, [], copy)
+    function = f.finish(name, ("check_indices", target, code))
+    return _kernel("check_indices", function, shape, 1, shape.count, 1, shape.count * 8)
 
 
 def emit_take(shape: TakeShape, target: Target, name: str) -> Kernel:
@@ -112,7 +141,9 @@ def _kernel(
         "outer": shape.outer, "size": shape.size, "count": shape.count,
         "inner": words * shape.inner,
     }  # fmt: skip
-    pointers = ("first", "indices", "second", "error")
+    pointers = ["first", "indices", "second", "error"]
+    if shape.mode == "check_indices":
+        del pointers[0]
     values: list[SlotValue] = []
     for slot in function.slots:
         if slot in numbers:
@@ -144,7 +175,9 @@ def _check_range(f: FunctionBuilder, shape: TakeShape, low: Value, high: Value) 
             above = f.bit_or(above, f.compare("lt", wide, f.fixed(0, "i8", lanes)))
         bad = above
         if is_signed(code):
-            least = f.splat(f.neg(f.slot("size")), lanes)
+            least = f.fixed(0, "i8", lanes)
+            if shape.mode != "check_indices":
+                least = f.splat(f.neg(f.slot("size")), lanes)
             bad = f.bit_or(bad, f.compare("lt", wide, least))
         return bad if mask is None else f.bit_and(bad, mask)
 
@@ -159,7 +192,7 @@ def _check_range(f: FunctionBuilder, shape: TakeShape, low: Value, high: Value) 
     def locate(i: Value, _: list[Value]) -> list[Value]:
         x = f.cast_code(f.load(f.element(pointer, code, Index(i)), code), "i8")
         wrapped = f.select(f.compare("lt", x, ZERO), f.add(x, f.slot("size")), x)
-        if not is_signed(code):
+        if not is_signed(code) or shape.mode == "check_indices":
             wrapped = x
         inside = f.value(f"icmp ult i64 {wrapped.name}, {f.slot('size').name}", "b1", 1)
         f.when(f.bit_not(inside), lambda: f.store(f.add(i, ONE), f.pointer_slot("error")))

@@ -443,12 +443,11 @@ class Lowering:
             outputs = (self.place(node),)
         op = graph.ops[node]
         rows = None
-        if isinstance(op.lowering, LibraryCall) and op.lowering.name in ("take", "take_grad"):
+        if isinstance(op.lowering, LibraryCall) and op.lowering.name != "matmul":
             inputs = tuple(x if _lies_dense(x) else self._copied(x) for x in inputs)
             if _lies_dense(outputs[0]):
-                adds = op.lowering.name == "take_grad"
                 specs = [placed.spec for placed in (*inputs, *outputs)]
-                rows = take_shape(specs[0], specs[1], specs[2], graph.attrs[node][0], adds)
+                rows = take_shape(op.lowering.name, specs, graph.attrs[node][0])
         self.steps.append(
             HostStep(
                 op, graph.attrs[node], inputs, outputs, op.name, (node,), graph.locations[node],

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import DTypeError, IndexOutOfRangeError, ShapeError
-from tapeline.runtime.op import Attrs, Expansion, Sample, define_op, get_op
+from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Sample, define_op, get_op
 from tapeline.runtime.operators import promote, promote_one
 from tapeline.runtime.ops.axes import Array, as_index
 from tapeline.runtime.ops.extrema import max_reduce
@@ -233,10 +233,11 @@ CHECK_LABELS = define_op(
     infer=_checked_labels_infer,
     attr_names=("classes",),
     vjps=(None,),
+    emit=LibraryCall("check_indices"),
     kinds="iu",
     samples=(Sample((lambda rng: rng.integers(0, 3, (4,)),), (3,)),),
 )
-"""The labels themselves, once they are known to be valid. A host call when compiled."""
+"""The labels themselves, once they are known to be valid."""
 
 
 def _sparse_expand(logits: Tensor, labels: Tensor) -> Any:

@@ -107,3 +107,18 @@ def test_compiled_take_of_a_view_and_bad_indices() -> None:
         pick(tl.asarray(x), tl.asarray(np.array([3, 4, 1])))
     found = pick(tl.asarray(x), tl.asarray(np.array([3, -4, 1]))).numpy()
     assert np.array_equal(found, x.T[[3, 0, 1]])
+
+
+@pytest.mark.parametrize("code", ["i4", "i8", "u1", "u8"])
+def test_compiled_labels_are_checked(code: str) -> None:
+    loss = tl.function(lambda z, y: tl.sparse_softmax_cross_entropy(z, y))
+    logits = tl.asarray(np.random.default_rng(0).standard_normal((40, 5)))
+    labels = np.arange(40).astype(code) % 5
+    np.testing.assert_allclose(
+        loss(logits, tl.asarray(labels)).numpy(),
+        tl.sparse_softmax_cross_entropy(logits, tl.asarray(labels)).numpy(),
+    )
+    for bad in (5, 100) if code[0] == "u" else (5, -1):
+        labels[33] = bad
+        with pytest.raises(IndexError, match=f"label {bad} "):
+            loss(logits, tl.asarray(labels))
