@@ -26,7 +26,7 @@ from tapeline.runtime.spec import DType, Shape
 from tapeline.runtime.tensor import Tensor, as_tensor, new_tensor, wrap
 
 if TYPE_CHECKING:
-    from tapeline.runtime.tape import Tape
+    from tapeline.runtime.recorder import Tape
 
 Unconnected: TypeAlias = Literal["none", "zero"]
 

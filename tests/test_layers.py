@@ -21,8 +21,9 @@ RUNTIME_LAYERS = (
     ("tensor", "nest"),
     ("dispatch",),
     ("operators",),
+    ("cells",),
     ("ops",),
-    ("tape", "backprop", "vspace"),
+    ("recorder", "tape", "backprop"),
     ("variable",),
     ("gradients", "api"),
 )

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.runtime.cells import install_indexing
 from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, Sample, ShapeOf, Trait, define_op, get_op
-from tapeline.runtime.operators import install_indexing
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.gather import TAKE
 from tapeline.runtime.ops.indexing import Key, getitem, parsed_key, read

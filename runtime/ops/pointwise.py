@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tapeline.runtime.cells import make_inplace
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import DTypeError
 from tapeline.runtime.op import (
@@ -31,7 +32,6 @@ from tapeline.runtime.operators import (
     Promote,
     attach_method,
     make_binary,
-    make_inplace,
     promote,
 )
 from tapeline.runtime.spec import (

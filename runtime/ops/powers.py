@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.runtime.cells import make_inplace
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import OUT, Attrs, ScalarEmitter, Trait, V, get_op
 from tapeline.runtime.operators import (
     attach_method,
     is_operand,
     make_binary,
-    make_inplace,
     make_unary,
     promote,
     promoted_dtype,

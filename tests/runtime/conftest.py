@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from tapeline.runtime import operators, tensor
+from tapeline.runtime import cells, operators, tensor
 from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.op import OUT, Op, ShapeOf, define_op
 from tapeline.runtime.spec import TensorSpec
@@ -137,7 +137,7 @@ def _install_operators() -> None:
             method = operators.make_binary(op, method=True)
             operators.attach_method(f"__{name}__", method)
             operators.attach_method(f"__r{name}__", operators.make_binary(op, reflected=True))
-            operators.attach_method(f"__i{name}__", operators.make_inplace(f"{name}=", method))
+            operators.attach_method(f"__i{name}__", cells.make_inplace(f"{name}=", method))
     if "__neg__" not in Tensor.__dict__:
         operators.attach_method("__neg__", operators.make_unary(NEG))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapeline.runtime import tape as tape_module
+from tapeline.runtime import recorder
 from tapeline.runtime.backprop import VSpace, imperative_grad
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, TapeError
@@ -290,7 +290,7 @@ def test_hidden_tapes_record_nothing(tiny: Any) -> None:
 def test_integers_warn_once_and_have_no_gradient(
     tiny: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tape_module, "_WARNED", set())
+    monkeypatch.setattr(recorder, "_WARNED", set())
     i, x = as_tensor([1, 2]), as_tensor(2.0)
     with GradientTape() as tape:
         with pytest.warns(UserWarning, match="int64 tensors have no gradient"):
