@@ -33,7 +33,7 @@ from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import make_call_op
 from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, default_passes, run_pipeline
 from tapeline.runtime.dispatch import STATE, bind
-from tapeline.runtime.op import OUT, Attrs, Op
+from tapeline.runtime.op import OUT, Attrs, Op, Vjp
 from tapeline.runtime.record import meet
 from tapeline.runtime.tensor import Tensor, wrap
 
@@ -255,12 +255,37 @@ class DifferentiableGraph:
             gradients = _as_tuple(backward(*arrays))
             return _spread(n_inputs, wrt, pair.gradients, gradients)
 
-        outputs = (OUT - k for k in pair.saved_outputs)
+        saves = (*range(n_inputs), *(OUT - k for k in pair.saved_outputs))
+        vjps: tuple[Vjp | None, ...] = ()
+        if len(wrt) == len(pair.forward.outputs) == 1 and pair.gradients[0] is not None:
+            (position,) = wrt
+            rule = _single_rule(backward, backpropagate, pair.kept, position, len(saves))
+            vjps = tuple(rule if k == position else None for k in range(n_inputs))
         op = make_call_op(
-            f"call:{self.graph.name}", pair.forward, forward,
-            joint_vjp=backpropagate, accepts_none=True, saves=(*range(n_inputs), *outputs),
+            f"call:{self.graph.name}", pair.forward, forward, vjps=vjps,
+            joint_vjp=None if vjps else backpropagate, accepts_none=True, saves=saves,
         )  # fmt: skip
         return op, pair, forward, backward
+
+
+def _single_rule(
+    backward: Compiled, joint: Vjp, kept: Sequence[int], position: int, n_saved: int
+) -> Vjp:
+    """The rule of one input of a graph with one output, as straight-line code for plain arrays."""
+    saved = [f"x{k}" for k in range(n_saved)]
+    arrays = ["ct", *(f"x{k}" for k in kept)]
+    needed = tuple(k == position for k in range(position + 1))
+    source = f"""
+def rule({", ".join(["ct", "attrs", *saved])}):
+    if {" and ".join(f"type({name}) is ndarray" for name in arrays)}:
+        return backward({", ".join([*arrays[1:], "ct"])})
+    return joint((ct,), {", ".join(["attrs", "needed", *saved])})[{position}]
+"""
+    scope: dict[str, Any] = {
+        "ndarray": np.ndarray, "backward": backward, "joint": joint, "needed": needed,
+    }  # fmt: skip
+    exec(source, scope)
+    return scope["rule"]  # type: ignore[no-any-return]  # defined by the text
 
 
 def _as_tuple(results: Any) -> tuple[Any, ...]:
