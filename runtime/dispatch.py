@@ -29,6 +29,10 @@ class Handler(Protocol):
         """The value of the op's output; a tuple of values if the op has `n_outputs`."""
         ...
 
+    def value_of(self, tensor: Tensor, /) -> Any:
+        """What stands for the tensor's value among the handler's own: what tapes keep of it."""
+        ...
+
     def read_variable(self, variable: Any, /) -> Any:
         """The value that a read of the variable gives."""
         ...
@@ -126,6 +130,8 @@ def bind(op: Op, inputs: Sequence[Any], attrs: Attrs = ()) -> Any:
     if active is not None:
         parents, tapes = watchers(inputs, active)
         if tapes is not None and results.dtype.kind in "fc" and is_recorded(op):
+            if handler is not None:
+                values = [handler.value_of(tensor) for tensor in inputs]
             saved = op.save(*values, results)
             out._node = record_one(op, attrs, parents, saved, tapes)
     return out
@@ -160,6 +166,8 @@ def _finish_joint(
         return outs
     parents, tapes = watchers(inputs, active)
     if tapes is not None and is_recorded(op) and any(r.dtype.kind in "fc" for r in results):
+        if STATE.handler is not None:
+            values = [STATE.handler.value_of(tensor) for tensor in inputs]
         specs = tuple([(r.shape, r.dtype) for r in results])
         picks = record_joint(op, attrs, parents, op.save(*values, *results), specs, tapes)
         for out, pick in zip(outs, picks, strict=True):

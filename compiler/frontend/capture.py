@@ -128,6 +128,13 @@ class CapturingGraph(Graph):
             return tuple(Symbol(self, p, s) for p, s in zip(picks, spec, strict=True))
         return Symbol(self, node, spec)
 
+    def value_of(self, tensor: Tensor) -> Symbol:
+        """The symbol of a tensor's value, of outside or not. Tapes of the trace keep that, so that
+        a
+        gradient rule sees the captured tensor and no copy of its present value."""
+        node = self.value_id(tensor)
+        return Symbol(self, node, self.spec(node))
+
     def read_variable(self, variable: Any) -> Any:
         """The Variable's value at this point of the trace."""
         resource = self._resource(variable)

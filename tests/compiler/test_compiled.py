@@ -253,3 +253,21 @@ def test_float32_stays_float32() -> None:
         y = f(x, w)
     assert y.dtype == tl.float32
     assert tape.gradient(y, x).dtype == tl.float32
+
+
+def test_a_gradient_inside_a_trace_sees_the_captured_tensor_of_each_call() -> None:
+    outside = tl.asarray([2.0])
+
+    @tl.function
+    def f(x: Any) -> Any:
+        with tl.GradientTape() as tape:
+            tape.watch(x)
+            y = x * outside * tl.maximum(x, 0.0)
+        return tape.gradient(y, x)
+
+    x = tl.asarray([3.0])
+    assert f(x).item() == 12.0
+    outside += 1.0
+    assert f(x).item() == 18.0
+    (concrete,) = f.concrete_functions
+    assert concrete.captures == (outside,)

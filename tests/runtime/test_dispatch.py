@@ -46,6 +46,9 @@ class Trace:
         ]
         return made[0] if op.n_outputs is None else tuple(made)
 
+    def value_of(self, tensor: Tensor) -> Any:
+        return tensor._value
+
     def read_variable(self, variable: Any) -> Any:
         return Symbol("variable", variable.shape, variable.dtype)
 

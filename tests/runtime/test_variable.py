@@ -195,6 +195,9 @@ class Recorder:
     def run_op(self, op: Any, inputs: Any, attrs: Any) -> Any:
         return np.asarray(op.kernel(*[x._value for x in inputs], *attrs))
 
+    def value_of(self, tensor: Tensor) -> Any:
+        return tensor._value
+
     def read_variable(self, variable: Any) -> Any:
         return self.values.get(id(variable), variable._value)
 
