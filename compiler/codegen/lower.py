@@ -317,7 +317,7 @@ class Lowering:
         if attrs:
             body = lowering.emit
             emit = lambda b, *values: body(b, *values, *attrs)  # noqa: E731 - one expression
-        return nest.step(Step("map", spec.dtype, args, emit, (graph.ops[node].name, attrs)))
+        return nest.step(Step("map", spec.dtype, args, emit, (graph.ops[node], attrs)))
 
     def _argument(
         self, value: int, dimensions: Sequence[int], nest: NestBuilder, inside: dict[int, int]

@@ -76,10 +76,19 @@ class Nest:
             lines.append(f"  {role}{operand.dtype.name} strides {list(operand.strides)}")
         for number, step in enumerate(self.steps, self.n_inputs):
             args = ", ".join(f"%{arg}" for arg in step.args)
-            name = step.kind if step.kind != "map" else str(step.key)
+            name = step.kind if step.kind != "map" else _shown(step.key)
             lines.append(f"  %{number} = {name}({args}) : {step.dtype.name}")
         lines.append("  store " + ", ".join(f"%{value}" for value in self.results))
         return "\n".join(lines)
+
+
+def _shown(key: Hashable) -> str:
+    """A map's key: a name, or a tuple that begins with one or with an op."""
+    if not isinstance(key, tuple) or not key:
+        return str(key)
+    details = [part for part in key[1:] if part != ()]
+    name = str(getattr(key[0], "name", key[0]))
+    return f"{name}{details}" if details else name
 
 
 SlotValue: TypeAlias = int | tuple[Literal["operand", "scratch"], int, int]

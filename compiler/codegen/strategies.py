@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -127,7 +127,7 @@ def step_cost(target: Target, step: Step, codes: tuple[str, ...]) -> int:
     return _known_cost(target, step, codes)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _known_cost(target: Target, step: Step, codes: tuple[str, ...]) -> int:
     return _count_lines(target, step, codes)
 

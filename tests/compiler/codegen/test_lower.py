@@ -42,9 +42,9 @@ program g
 nest [3] reduce []
   %0 = in float32 strides [4]
   out float32 strides [4]
-  %1 = ('constant', '<f4', '2.0')() : float32
-  %2 = ('multiply', ())(%0, %1) : float32
-  %3 = ('exp', ())(%2) : float32
+  %1 = constant['<f4', '2.0']() : float32
+  %2 = multiply(%0, %1) : float32
+  %3 = exp(%2) : float32
   store %3"""
     )
 
