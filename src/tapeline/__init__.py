@@ -1,5 +1,6 @@
 """NumPy-style Python made fast and differentiable on the CPU."""
 
+from tapeline import tape as tape
 from tapeline.compiler.function import Function as Function
 from tapeline.compiler.function import function as function
 from tapeline.runtime.dtypes import bool as bool
