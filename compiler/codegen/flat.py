@@ -122,6 +122,9 @@ class FlatSweep(Sweep):
             block(row, f.sub(stop, row))
             return []
 
+        if self.forms[0].exact:
+            f.loop(start, stop, lanes, [], whole)
+            return
         middle = f.add(start, f.bit_and(f.sub(stop, start), int64(-lanes)))
         f.loop(start, middle, lanes, [], whole)
         f.loop(middle, stop, lanes, [], rest)

@@ -18,6 +18,10 @@ PART = 8192
 """About how many points one part of a reduction has."""
 
 
+MOST_PARTS = 512
+"""More parts than this would themselves be much to add up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One of several nests that carry out a nest.
@@ -233,7 +237,7 @@ def _after(nest: Nest, stop: set[int]) -> set[int]:
 
 def part_size(extent: int, others: int, lanewise: bool) -> int:
     """Points of a split dimension per part, where each is about `others` points of work."""
-    size = max(1, PART // max(others, 1))
+    size = max(1, PART // max(others, 1), -(-extent // MOST_PARTS))
     if lanewise:
         size = max(size, 128)
     return min(size, extent)

@@ -99,6 +99,8 @@ def _choice(name: str, nest: Nest, found: Schedule, lanes: int, target: Target) 
         forms = tuple(PassForm(0, 0) for _ in forms)
     elif name == "sheet":
         forms = (PassForm(TOGETHER if costs[0] <= HEAVY else 2, forms[0].block),)
+    elif name == "flat":
+        forms = (PassForm(1, 0, found.space.extents[-2] % lanes == 0),)
     grain = 1
     if name == "flat":
         grain = lanes if found.chunked == found.n_outer else 1
@@ -180,9 +182,19 @@ def pass_forms(
         forms.append(PassForm(unroll, size if sums and inner > size else 0, exact))
     if found.mode == "lanes" and forms:
         unroll = min(form.unroll for form in forms)
+        if unroll == 2 and len(forms) == 1 and costs[0] <= CHEAP:
+            unroll = _strip(extents[found.vector], lanes)
         exact = _is_exact(found, lanes * max(unroll, 1))
         forms = [PassForm(unroll, form.block, exact) for form in forms]
     return tuple(forms)
+
+
+def _strip(extent: int, lanes: int) -> int:
+    """Vectors per strip: whole short rows, so that memory is read as it lies, else some."""
+    for count in (8, 4):
+        if extent == count * lanes or (count == 4 and extent % (count * lanes) == 0):
+            return count
+    return 2
 
 
 def _is_exact(found: Schedule, step: int) -> bool:
