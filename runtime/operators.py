@@ -137,9 +137,7 @@ def operator(a, b):
         return slow(a, b)
     x = a._value
     y = b._value
-    dtype = x.dtype
-    if dtype is not y.dtype{dtypes}:
-        return slow(a, b)
+    {dtypes}
     {early}
     try:
         r = kernel({x}, {y})
@@ -159,6 +157,7 @@ _BINARY_RECORD = """
     q = b._node
     if p is q is None:
         return z
+    {late}
     active = state.active
     if active is None:
         return z
@@ -230,6 +229,16 @@ _UNARY_RECORD = """
     z._node = n
 """
 
+_SAME = """
+    dtype = x.dtype
+    if dtype is not y.dtype or ({fast}):
+        return slow(a, b)
+"""
+_MIXED = """
+    if x.dtype is not y.dtype:
+        return slow(a, b)
+"""
+
 _GUARD_METHOD = """
     if type(b) is not Tensor:
         kind = type(b)
@@ -271,16 +280,19 @@ def make_binary(
     def slow(a: Any, b: Any) -> Any:
         return bind(op, promote(op, b, a) if reflected else promote(op, a, b))
 
+    is_common = promote is _common_promote
+    # NumPy promotes by the same rules, so only a gradient needs the casts as ops
+    is_loose = is_common and isinstance(op.kernel, np.ufunc) and {*"iufc"} <= {*op.kinds}
     order = {"x": "y", "y": "x", "p": "q", "q": "p"} if reflected else {}
     order = {key: order.get(key, key) for key in "xypq"}
     early, record = "", ""
     if not (op.vjps or op.joint_vjp):
         early = "\n    if a._node is not None or b._node is not None:\n        return slow(a, b)"
     elif is_recorded(op):
-        record = _BINARY_RECORD.format(**order)
+        record = _BINARY_RECORD.format(late=_MIXED if is_loose else "", **order)
     source = _BINARY.format(
         guard=_GUARD_METHOD if method or reflected else _GUARD_FUNCTION,
-        dtypes=f" or ({_is_none_of(_fast_dtypes(op, promote is _common_promote))})",
+        dtypes="" if is_loose else _SAME.format(fast=_is_none_of(_fast_dtypes(op, is_common))),
         early=early,
         record=record,
         x=order["x"],
