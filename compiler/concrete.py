@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Output:
+class Output:
     """Stands for a tensor among the results; the position of its value among the graph's
     outputs."""
 
@@ -109,7 +109,7 @@ class ConcreteFunction:
         specs = self.outputs
         return nest.unflatten(
             self._results,
-            [specs[leaf.index] if type(leaf) is _Output else leaf for leaf in self._leaves],
+            [specs[leaf.index] if type(leaf) is Output else leaf for leaf in self._leaves],
         )
 
     @property
@@ -135,9 +135,7 @@ class ConcreteFunction:
         otherwise."""
         if self._results is None:
             return "none"
-        in_order = [
-            type(leaf) is _Output and leaf.index == k for k, leaf in enumerate(self._leaves)
-        ]
+        in_order = [type(leaf) is Output and leaf.index == k for k, leaf in enumerate(self._leaves)]
         if not all(in_order):
             return "other"
         if nest.is_leaf(self._results):
@@ -146,6 +144,11 @@ class ConcreteFunction:
         if flat and type(self._results) is tuple:
             return "tuple"
         return "list" if flat and type(self._results) is list else "other"
+
+    @property
+    def result_template(self) -> tuple[Any, list[Any]]:
+        """The structure of the results, and its leaves: an `Output` for each tensor."""
+        return self._results, self._leaves
 
     @property
     def optimized_graph(self) -> Graph:
@@ -208,11 +211,11 @@ class ConcreteFunction:
     def pack(self, *outputs: Tensor) -> Any:
         """The results in their structure, from the graph's outputs."""
         leaves = self._leaves
-        if len(leaves) == 1 and type(leaves[0]) is _Output and nest.is_leaf(self._results):
+        if len(leaves) == 1 and type(leaves[0]) is Output and nest.is_leaf(self._results):
             return outputs[leaves[0].index]
         values: list[Any] = []
         for leaf in leaves:
-            if type(leaf) is _Output:
+            if type(leaf) is Output:
                 values.append(outputs[leaf.index])
             else:
                 values.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
@@ -296,11 +299,11 @@ def _check_containers(
 
 
 def _take_results(graph: CapturingGraph, results: Any) -> list[Any]:
-    """The leaves of the results, with an `_Output` for each tensor; its node becomes an output."""
+    """The leaves of the results, with an `Output` for each tensor; its node becomes an output."""
     leaves: list[Any] = []
     for leaf in nest.flatten(results):
         if type(leaf) is Tensor or hasattr(type(leaf), "__tapeline_tensor__"):
-            leaves.append(_Output(len(graph.outputs)))
+            leaves.append(Output(len(graph.outputs)))
             graph.outputs.append(graph.value_id(as_tensor(leaf)))
         else:
             leaves.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)

@@ -9,24 +9,28 @@ the same. Loaded at the first call that asks for an entry, since it needs codege
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapeline.compiler.codegen.engine import get_engine
-from tapeline.compiler.codegen.entry import (
+from tapeline.compiler.codegen.entry import compile_entry
+from tapeline.compiler.codegen.entry_spec import (
     ArgSpec,
     CellGuard,
     CellSpec,
+    Container,
+    ContainerKind,
     EntrySpec,
     OutSpec,
     Structure,
-    build_entry,
     busy_guard,
 )
 from tapeline.compiler.codegen.native_call import NativeEntry
+from tapeline.compiler.concrete import Output
 from tapeline.compiler.executable.executable import Executable
+from tapeline.compiler.frontend.signature import ordered_keys
+from tapeline.runtime import nest
 from tapeline.runtime.dispatch import BUSY, RECORDING
 from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor
@@ -38,17 +42,9 @@ if TYPE_CHECKING:
 LONG_WORK = 100_000
 """Element operations from which on the GIL is released: some 20 microseconds."""
 
-
-def build_native_entry(
-    spec: EntrySpec, executable: Executable, following: NativeEntry | None
-) -> NativeEntry:
-    """The entry that runs the code of an executable."""
-    code = build_entry(spec)
-    symbols = {**code.symbols, spec.run: executable.code.address("run")}
-    declarations = sorted({*code.declarations, f"declare i64 @{spec.run}(ptr)"})
-    text = "\n".join([*declarations, code.text])
-    module = get_engine().compile_module(text, symbols, [spec.name])
-    return NativeEntry(module.address(spec.name), (module, code.kept, executable), following)
+_CONTAINERS: dict[type, ContainerKind] = {tuple: "tuple", list: "list", dict: "dict"}
+_ITEMS = 256
+"""Items of a container up to which native code looks through it."""
 
 
 def array_entry(executable: Executable) -> NativeEntry:
@@ -70,7 +66,7 @@ def array_entry(executable: Executable) -> NativeEntry:
         on_error=executable.fail,
         long_running=is_long(executable),
     )
-    return build_native_entry(spec, executable, None)
+    return compile_entry(spec, executable.code.address("run"), executable)
 
 
 def function_entry(
@@ -95,11 +91,11 @@ def function_entry(
         builder=builder,
         guards=tuple(guards),
         recording=busy_guard(RECORDING),
-        same=_aliases(call.args),
+        same=_aliases(call.tensors),
         on_error=executable.fail,
         long_running=is_long(executable),
     )
-    return build_native_entry(spec, executable, following)
+    return compile_entry(spec, executable.code.address("run"), executable, following)
 
 
 def is_long(executable: Executable) -> bool:
@@ -114,19 +110,46 @@ def is_long(executable: Executable) -> bool:
 def _arguments(concrete: ConcreteFunction, call: Call) -> tuple[ArgSpec, ...] | None:
     if call.kwargs:
         return None
-    specs = []
-    for value in call.args:
-        if type(value) is Tensor:
-            specs.append(ArgSpec("tensor", value.dtype, value.shape))
-        elif type(value) is np.ndarray:
-            if canonical_dtype(value.dtype) is not value.dtype:
-                return None
-            specs.append(ArgSpec("array", value.dtype, value.shape))
-        elif is_unique(value):
-            specs.append(ArgSpec("object", value=value))
-        else:
+    leaves: list[Any] = []
+    specs = [_argument(value, leaves) for value in call.args]
+    if None in specs or len(leaves) != len(call.tensors):
+        return None
+    if any(mine is not theirs for mine, theirs in zip(leaves, call.tensors, strict=True)):
+        return None
+    return tuple(spec for spec in specs if spec is not None)
+
+
+def _argument(value: Any, leaves: list[Any]) -> ArgSpec | None:
+    """What stands for an argument or an item of one; None where only the Python path can tell. The
+    tensors in it join `leaves`, in the order of the trace's inputs."""
+    kind = type(value)
+    if kind is Tensor or kind is np.ndarray:
+        if canonical_dtype(value.dtype) is not value.dtype:
             return None
-    return tuple(specs)
+        leaves.append(value)
+        return ArgSpec("value", value.dtype, value.shape)
+    if is_unique(value):
+        return ArgSpec("object", value=value)
+    container, keys = _CONTAINERS.get(kind), _keys(value)
+    if container is None or keys is None or len(value) > _ITEMS:
+        return None
+    order: tuple[int, ...] = ()
+    if kind is dict:
+        order = tuple(keys.index(key) for key in ordered_keys(value))
+    children = list(value.values() if kind is dict else value)
+    items: list[ArgSpec | None] = [None] * len(children)
+    for number in order or range(len(children)):
+        items[number] = _argument(children[number], leaves)
+    if None in items:
+        return None
+    known = tuple(item for item in items if item is not None)
+    return ArgSpec(container, items=known, keys=keys, order=order)
+
+
+def _keys(container: Any) -> tuple[Any, ...] | None:
+    """The keys of a dict, none for others; None where a key could run code when it is compared."""
+    keys = tuple(container) if type(container) is dict else ()
+    return keys if all(type(key) is str or type(key) is int for key in keys) else None
 
 
 def is_unique(value: Any) -> bool:
@@ -136,12 +159,12 @@ def is_unique(value: Any) -> bool:
     return type(value) is int and -5 <= value <= 256  # CPython makes these once
 
 
-def _aliases(args: Sequence[Any]) -> tuple[int, ...] | None:
-    """Per argument the first one that is the same tensor or array."""
-    if sum(type(value) is Tensor or type(value) is np.ndarray for value in args) < 2:
+def _aliases(tensors: Sequence[Any]) -> tuple[int, ...] | None:
+    """Per tensor or array among the arguments the first one that is the same object."""
+    if len(tensors) < 2:
         return None
     first: dict[int, int] = {}
-    return tuple(first.setdefault(id(value), position) for position, value in enumerate(args))
+    return tuple(first.setdefault(id(value), position) for position, value in enumerate(tensors))
 
 
 def _cell(source: Any) -> CellSpec:
@@ -152,14 +175,48 @@ def _cell(source: Any) -> CellSpec:
     return CellSpec(source, source.dtype, source.shape, node_slot=None)
 
 
-def _results(concrete: ConcreteFunction) -> tuple[tuple[OutSpec, ...], Structure, Any]:
-    """What the entry makes and returns: the results, then new values of Variables."""
+def _results(
+    concrete: ConcreteFunction,
+) -> tuple[tuple[OutSpec, ...], Structure | Container, Any]:
+    """What the entry makes and returns: the results, new values of Variables, constants."""
     outputs = [OutSpec("tensor", s.dtype, s.static_shape) for s in concrete.outputs]
+    n_tensors = len(outputs)
     outputs += [
         OutSpec("store", variable.dtype, variable.shape, variable)
         for variable in concrete.assigned_variables
     ]
     shape = concrete.result_shape
-    if shape == "other":
+    if shape != "other":
+        return tuple(outputs), shape, None
+    structure, leaves = concrete.result_template
+    constants: list[Any] = []
+    tree = _tree(structure, iter(leaves), n_tensors, constants)
+    if not isinstance(tree, Container):
         return tuple(outputs), "call", concrete.pack
-    return tuple(outputs), shape, None
+    outputs += [OutSpec("object", target=value) for value in constants]
+    return tuple(outputs), tree, None
+
+
+def _tree(
+    structure: Any, leaves: Iterator[Any], n_tensors: int, constants: list[Any]
+) -> Container | int | None:
+    """How native code puts results together; constants are counted on from the tensors. None where
+    it cannot: for arrays, which are copied, and for other containers."""
+    if structure is None or nest.is_leaf(structure):
+        leaf = None if structure is None else next(leaves)
+        if type(leaf) is Output:
+            return leaf.index
+        if not (leaf is None or type(leaf) in (bool, int, float, complex, str, bytes)):
+            return None
+        constants.append(leaf)
+        return n_tensors + len(constants) - 1
+    container, keys = _CONTAINERS.get(type(structure)), _keys(structure)
+    if container is None or keys is None:
+        return None
+    items = []
+    for child in structure.values() if container == "dict" else structure:
+        item = _tree(child, leaves, n_tensors, constants)
+        if item is None:
+            return None
+        items.append(item)
+    return Container(container, tuple(items), keys)

@@ -11,105 +11,18 @@ Inputs that cells hold are owned while the code runs, so a cell may be rebound m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tapeline.compiler.codegen import layout
+from tapeline.compiler.codegen.entry_checks import EntryChecks
+from tapeline.compiler.codegen.entry_spec import Container, EntrySpec, OutSpec
 from tapeline.compiler.codegen.function_text import FunctionText
 from tapeline.compiler.codegen.native_call import MISS, NativeEntry
-from tapeline.runtime.spec import DType, Shape
-
-ArgKind: TypeAlias = Literal["tensor", "array", "float", "int", "object"]
-OutKind: TypeAlias = Literal["tensor", "array", "store", "object"]
-Structure: TypeAlias = Literal["single", "tuple", "list", "none", "call"]
 
 _RECYCLED_BYTES = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ArgSpec:
-    """One positional argument.
-
-    kind "tensor" or "array": a tensor without history, or an ndarray, of this dtype and shape.
-    "float", "int": a Python number, passed on as float64 or int64. "object": this very object.
-    """
-
-    kind: ArgKind
-    dtype: DType | None = None
-    shape: Shape = ()
-    value: Any = None
-    """The object, for kind "object"."""
-
-
-@dataclass(frozen=True, slots=True)
-class CellSpec:
-    """A captured array: the one in slot `slot` of `holder`, read at each call, or `holder` itself
-    if `slot` is None. With `node_slot`, that slot must be None (no tape follows the value)."""
-
-    holder: Any
-    dtype: DType
-    shape: Shape
-    slot: str | None = "_value"
-    node_slot: str | None = "_node"
-
-
-@dataclass(frozen=True, slots=True)
-class OutSpec:
-    """One output.
-
-    kind "tensor" or "array": returned as such. "store": put into slot `slot` of `target` and not
-    returned. "object": this very object is returned, and the code does not see it.
-    """
-
-    kind: OutKind
-    dtype: DType | None = None
-    shape: Shape = ()
-    target: Any = None
-    slot: str = "_value"
-
-
-@dataclass(frozen=True, slots=True)
-class CellGuard:
-    """A 64-bit word of memory that must hold `expected`: that integer, or where `is_object` a
-    pointer to that object. `holder` is what keeps the memory alive."""
-
-    address: int
-    expected: Any
-    is_object: bool = False
-    holder: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class EntrySpec:
-    """What one native entry serves.
-
-    The code that it runs is `i64 @<run>(ptr)`: it gets an array of pointers to the data of the args
-    (kind "object" left out), then the captures, then the outputs (kind "object" left out), and
-    returns 0. At any other status the outputs are dropped and `on_error` is called with the status;
-    it should raise. Without `on_error` the slow path is called, which does the work again.
-    """
-
-    args: tuple[ArgSpec, ...]
-    outputs: tuple[OutSpec, ...]
-    tensor_class: type
-    captures: tuple[CellSpec, ...] = ()
-    structure: Structure = "single"
-    """Of the returned outputs; "call" passes them to `builder`, whose result is returned."""
-    builder: Callable[..., Any] | None = None
-    guards: tuple[CellGuard, ...] = ()
-    recording: CellGuard | None = None
-    """Holds while no tape records, and nodes of tensors mean nothing; without it tensors must have
-    no node."""
-    same: tuple[int, ...] | None = None
-    """Per arg the number of the first arg that is the same object; None: nobody cares."""
-    long_running: bool = False
-    """The GIL is released while the code runs, so it must not call Python."""
-    run: str = "run"
-    name: str = "entry"
-    on_error: Callable[[int], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +36,6 @@ class EntryCode:
     declarations: frozenset[str]
     symbols: dict[str, int]
     kept: tuple[Any, ...]
-
-
-def busy_guard(counter: list[int]) -> CellGuard:
-    """Holds while `counter[0]` is 0. The list must keep its length."""
-    return CellGuard(layout.list_item_address(counter, 0), 0, True, counter)
 
 
 def compile_entry(
@@ -175,18 +83,8 @@ def build_entry(spec: EntrySpec) -> EntryCode:
 
 
 @dataclass(slots=True)
-class _EntryWriter:
-    spec: EntrySpec
-    fn: FunctionText = field(init=False)
-    symbols: dict[str, int] = field(default_factory=dict)
-    constants: list[str] = field(default_factory=list)
-    declarations: set[str] = field(default_factory=set)
-    names: dict[int, str] = field(default_factory=dict)
-    kept: list[Any] = field(default_factory=list)
-    checked: list[tuple[bool, str]] = field(default_factory=list)
-    owned: list[str] = field(default_factory=list)
-    data: list[str] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
+class _EntryWriter(EntryChecks):
+    """The whole entry."""
 
     def write(self) -> EntryCode:
         """The whole function."""
@@ -208,163 +106,6 @@ class _EntryWriter:
         declarations = self.declarations | self.fn.declarations
         text = "\n".join([*self.constants, self.fn.text()])
         return EntryCode(text, frozenset(declarations), self.symbols, tuple(self.kept))
-
-    # -- names
-
-    def object(self, value: Any, name: str = "") -> str:
-        """A symbol for the address of a Python object, which is kept alive."""
-        found = self.names.get(id(value))
-        if found is None:
-            name = name or f"py_{self.spec.name}_object{len(self.names)}"
-            found = self.names[id(value)] = self.address(name, id(value))
-            self.kept.append(value)
-        return found
-
-    def address(self, name: str, value: int) -> str:
-        """A symbol for an address."""
-        self.symbols[name] = value
-        self.declarations.add(f"@{name} = external global i8")
-        return f"@{name}"
-
-    def dtype(self, dtype: DType) -> str:
-        """The symbol of NumPy's descriptor of a dtype."""
-        canonical = np.dtype(dtype.type)
-        return self.object(canonical, f"py_dtype_{canonical.name}")
-
-    def field(self, owner: str, offset: int, type_: str = "ptr") -> str:
-        """A field of a structure."""
-        return self.fn.load(type_, self.fn.offset(owner, offset), 4 if type_ == "i32" else 8)
-
-    # -- guards
-
-    def require(self, condition: str) -> None:
-        """Leaves for the miss block unless the condition holds."""
-        following = f"ok{self.fn.number()}"
-        self.fn.branch(condition, following, "miss")
-        self.fn.label(following)
-
-    def require_equal(self, type_: str, a: str, b: str | int) -> None:
-        """Leaves unless a == b."""
-        self.require(self.fn.compare("eq", a, b, type_))
-
-    def check_call(self) -> None:
-        """Number of arguments, no keywords, guards, then each argument."""
-        spec, fn = self.spec, self.fn
-        count = fn.value(f"and i64 %nargsf, {2**63 - 1}")
-        self.require_equal("i64", count, len(spec.args))
-        self.require_equal("ptr", "%kwnames", "null")
-        for number, guard in enumerate(spec.guards):
-            place = self.address(f"py_{spec.name}_guard{number}", guard.address)
-            self.kept.append(guard.holder)
-            if guard.is_object:
-                self.require_equal("ptr", fn.load("ptr", place), self.object(guard.expected))
-            else:
-                self.require_equal("i64", fn.load("i64", place), guard.expected)
-        args = [fn.load("ptr", fn.offset("%args", 8 * i)) for i in range(len(spec.args))]
-        self.check_same(args)
-        for arg, argument in zip(spec.args, args, strict=True):
-            self.check_argument(arg, argument)
-
-    def check_same(self, args: list[str]) -> None:
-        """Which arguments are one object, where it matters."""
-        same = self.spec.same
-        if same is None:
-            return
-        for j in range(len(args)):
-            for i in range(j):
-                if same[i] == i and self.spec.args[i].kind in ("tensor", "array"):
-                    wanted = "eq" if same[j] == i else "ne"
-                    self.require(self.fn.compare(wanted, args[i], args[j], "ptr"))
-
-    def check_argument(self, arg: ArgSpec, argument: str) -> None:
-        """One argument; its data pointer joins `data`."""
-        spec = self.spec
-        if arg.kind == "object":
-            self.require_equal("ptr", argument, self.object(arg.value))
-        elif arg.kind in ("float", "int"):
-            self.check_number(arg.kind, argument)
-        elif arg.kind == "array":
-            self.check_array(argument, arg.dtype, arg.shape)
-            self.checked.append((False, argument))
-        else:
-            cls = self.object(spec.tensor_class, "py_tensor_type")
-            self.require_equal("ptr", self.field(argument, layout.OBJECT_TYPE), cls)
-            self.check_node(self.field(argument, layout.slot_offset(spec.tensor_class, "_node")))
-            array = self.field(argument, layout.slot_offset(spec.tensor_class, "_value"))
-            self.check_array(array, arg.dtype, arg.shape)
-            self.owned.append(array)
-            self.checked.append((False, array))
-
-    def check_node(self, node: str) -> None:
-        """Leaves where a tape may know the value: it has a node, and some tape records."""
-        fn, recording = self.fn, self.spec.recording
-        none = self.object(None, "py_none")
-        if recording is None:
-            self.require_equal("ptr", node, none)
-            return
-        number = fn.number()
-        has_none = fn.compare("eq", node, none, "ptr")
-        fn.branch(has_none, f"free{number}", f"noded{number}")
-        fn.label(f"noded{number}")
-        place = self.address(f"py_{self.spec.name}_recording", recording.address)
-        self.kept.append(recording.holder)
-        self.require_equal("ptr", fn.load("ptr", place), self.object(recording.expected))
-        fn.jump(f"free{number}")
-        fn.label(f"free{number}")
-
-    def check_number(self, kind: str, argument: str) -> None:
-        """A Python float, or an int that fits; its value goes to the stack."""
-        fn = self.fn
-        builtin: type = float if kind == "float" else int
-        wanted = self.object(builtin, f"py_{kind}_type")
-        self.require_equal("ptr", self.field(argument, layout.OBJECT_TYPE), wanted)
-        place = fn.alloca(8, 8)
-        if kind == "float":
-            value = self.field(argument, layout.FLOAT_VALUE, "double")
-            fn.store("double", value, place)
-        else:
-            overflow = fn.alloca(4, 4)
-            value = fn.call(
-                "i64", "PyLong_AsLongLongAndOverflow", ("ptr", argument), ("ptr", overflow)
-            )
-            self.require_equal("i32", fn.load("i32", overflow, 4), 0)
-            fn.store("i64", value, place)
-        self.checked.append((True, place))
-
-    def check_array(self, array: str, dtype: DType | None, shape: Shape) -> None:
-        """An ndarray of this dtype and shape, aligned, C-contiguous, in native byte order."""
-        if dtype is None:
-            raise ValueError("build_entry: an array needs a dtype")
-        fn = self.fn
-        ndarray = self.object(np.ndarray, "py_ndarray")
-        self.require(fn.compare("ne", array, "null", "ptr"))
-        self.require_equal("ptr", self.field(array, layout.OBJECT_TYPE), ndarray)
-        self.require_equal("i32", self.field(array, layout.ARRAY_NDIM, "i32"), len(shape))
-        self.require_equal("ptr", self.field(array, layout.ARRAY_DESCR), self.dtype(dtype))
-        flags = self.field(array, layout.ARRAY_FLAGS, "i32")
-        wanted = layout.C_CONTIGUOUS_ALIGNED
-        self.require_equal("i32", fn.value(f"and i32 {flags}, {wanted}"), wanted)
-        if shape:
-            dimensions = self.field(array, layout.ARRAY_DIMENSIONS)
-            for axis, extent in enumerate(shape):
-                self.require_equal("i64", self.field(dimensions, 8 * axis, "i64"), extent)
-
-    def check_cells(self) -> None:
-        """The captured arrays."""
-        for cell in self.spec.captures:
-            holder = self.object(cell.holder)
-            if cell.slot is None:
-                self.check_array(holder, cell.dtype, cell.shape)
-                self.checked.append((False, holder))
-                continue
-            if cell.node_slot is not None:
-                self.check_node(
-                    self.field(holder, layout.slot_offset(type(cell.holder), cell.node_slot))
-                )
-            array = self.field(holder, layout.slot_offset(type(cell.holder), cell.slot))
-            self.check_array(array, cell.dtype, cell.shape)
-            self.owned.append(array)
-            self.checked.append((False, array))
 
     # -- the call itself
 
@@ -538,14 +279,47 @@ class _EntryWriter:
         elif structure == "call":
             result = self.call_builder(returned)
         else:
-            kind = "PyTuple" if structure == "tuple" else "PyList"
-            result = fn.call("ptr", f"{kind}_New", ("i64", len(returned)))
-            self.check_made(result)
-            for position, item in enumerate(returned):
-                fn.call("i32", f"{kind}_SetItem", ("ptr", result), ("i64", position), ("ptr", item))
+            if not isinstance(structure, Container):
+                structure = Container(structure, tuple(range(len(returned))))
+            result = self.assemble(structure, returned)
         fn.line(f"ret ptr {result}")
         fn.label("miss")
         fn.line(f"ret ptr inttoptr (i64 {MISS} to ptr)")
+
+    def assemble(self, part: Container | int, returned: list[str]) -> str:
+        """A container that takes over the references to its items; it joins `made` itself."""
+        if isinstance(part, int):
+            return returned[part]
+        fn, count = self.fn, len(part.items)
+        if part.kind == "dict":
+            made = fn.call("ptr", "PyDict_New")
+        else:
+            made = fn.call("ptr", f"Py{part.kind.title()}_New", ("i64", count))
+        self.check_made(made)
+        for position, child in enumerate(part.items):
+            item = self.assemble(child, returned)
+            if part.kind == "dict":
+                self.set_key(made, part.keys[position], item)
+                continue
+            fn.call(
+                "i32", f"Py{part.kind.title()}_SetItem",
+                ("ptr", made), ("i64", position), ("ptr", item),
+            )  # fmt: skip
+            self.made.remove(item)
+        return made
+
+    def set_key(self, made: str, key: Any, item: str) -> None:
+        """Puts an item into a dict."""
+        fn, number = self.fn, self.fn.number()
+        status = fn.call(
+            "i32", "PyDict_SetItem", ("ptr", made), ("ptr", self.object(key)), ("ptr", item)
+        )
+        fn.branch(fn.compare("eq", status, 0, "i32"), f"set{number}", f"unset{number}")
+        fn.label(f"unset{number}")
+        self.leave("null", self.made)
+        fn.label(f"set{number}")
+        self.release([item])
+        self.made.remove(item)
 
     def call_builder(self, returned: list[str]) -> str:
         """The builder's result for the outputs."""

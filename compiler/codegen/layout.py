@@ -27,6 +27,9 @@ REFCOUNT_IS_READABLE = sys.version_info < (3, 14)
 OBJECT_TYPE = 8
 FIRST_FIELD = 16
 """The first field after an object's header."""
+VAR_SIZE = 16
+"""Number of items of a tuple or list."""
+TUPLE_ITEMS = 24
 LIST_ITEMS = 24
 FLOAT_VALUE = 16
 
@@ -141,11 +144,15 @@ class _Probe:
 def _objects_hold() -> bool:
     items = [object(), object()]
     number = 1.5
+    pair = (number, items, items)
     return (
         object.__basicsize__ == FIRST_FIELD
         and _word(items, OBJECT_TYPE) == id(list)
         and (_first_refcount(items) == 1 or not REFCOUNT_IS_READABLE)
         and ctypes.c_void_p.from_address(list_item_address(items, 1)).value == id(items[1])
+        and _word(items, VAR_SIZE) == 2
+        and _word(pair, VAR_SIZE) == 3
+        and _word(pair, TUPLE_ITEMS + 8) == id(items)
         and ctypes.c_double.from_address(id(number) + FLOAT_VALUE).value == number
         and ctypes.c_ulong.from_address(id(_Probe) + TYPE_FLAGS).value == _Probe.__flags__
         and ctypes.c_ulong.from_address(id(list) + TYPE_FLAGS).value == list.__flags__

@@ -114,7 +114,7 @@ def _paths(value: Any, name: str) -> list[str]:
         return [name] if is_tensor_leaf(value) else []
     found: list[str] = []
     if isinstance(value, dict):
-        for key in _in_order(value) if type(value) is dict else value:
+        for key in ordered_keys(value) if type(value) is dict else value:
             found += _paths(value[key], f"{name}[{key!r}]")
     elif isinstance(value, list | tuple):
         fields = getattr(value, "_fields", None)
@@ -126,7 +126,7 @@ def _paths(value: Any, name: str) -> list[str]:
     return found
 
 
-def _in_order(table: dict[Any, Any]) -> tuple[Any, ...]:
+def ordered_keys(table: dict[Any, Any]) -> tuple[Any, ...]:
     """The keys of a dict in an order that does not depend on how it was filled."""
     if len(table) < 2:
         return tuple(table)
@@ -154,7 +154,7 @@ def _add(value: Any, parts: list[Any], tensors: list[Any]) -> None:
         for child in value:
             _add(child, parts, tensors)
     elif kind is dict:
-        keys = _in_order(value)
+        keys = ordered_keys(value)
         parts.append(kind)
         parts.append(keys)
         for key in keys:

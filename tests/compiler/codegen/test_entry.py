@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 from tapeline.compiler.codegen.engine import get_engine
-from tapeline.compiler.codegen.entry import (
+from tapeline.compiler.codegen.entry import build_entry, compile_entry
+from tapeline.compiler.codegen.entry_spec import (
     ArgSpec,
     CellGuard,
     CellSpec,
+    Container,
     EntrySpec,
     OutSpec,
-    build_entry,
     busy_guard,
-    compile_entry,
 )
 from tapeline.compiler.codegen.layout import native_entry_allowed
 from tapeline.compiler.codegen.native_call import (
@@ -316,6 +316,106 @@ def test_structures(structure: Any, kind: type, x: Tensor) -> None:
     assert result[2].shape == (2, 3)
     assert result[2].dtype == F8
     assert gc.is_tracked(result)
+
+
+def test_nested_results(x: Tensor) -> None:
+    marker = object()
+    outputs = (
+        OutSpec("tensor", F4, (4,)),
+        OutSpec("array", F8, (3,)),
+        OutSpec("object", target=marker),
+    )
+    inner = Container("tuple", (1, Container("list", ()), 2))
+    tree = Container("dict", (inner, 0), ("first", 7))
+    function = callee(EntrySpec(TENSOR_SPEC.args, outputs, Tensor, structure=tree))
+    result: Any = function(x)
+    assert list(result) == ["first", 7]
+    assert type(result["first"]) is tuple
+    assert result["first"][0].shape == (3,)
+    assert result["first"][1:] == ([], marker)
+    np.testing.assert_array_equal(result[7]._value, [1, 3, 5, 7])
+    before = sys.getrefcount(marker)
+    for _ in range(1000):
+        function(x)
+    assert abs(sys.getrefcount(marker) - before) < 5
+    gc.collect()
+    count = len(gc.get_objects())
+    for _ in range(100):
+        function(x)
+    assert abs(len(gc.get_objects()) - count) < 10
+
+
+def test_tensor_or_array(x: Tensor) -> None:
+    function = callee(EntrySpec((ArgSpec("value", F4, (4,)),), TENSOR_SPEC.outputs, Tensor))
+    for value in (x, x._value):
+        result = function(value)
+        assert type(result) is Tensor
+        np.testing.assert_array_equal(result._value, [1, 3, 5, 7])
+    watched = wrap(x._value)
+    watched._node = object()  # type: ignore[assignment]
+    for other in (watched, 1, None, [x], np.zeros(4), np.zeros(8, np.float32)[::2], Tensor()):
+        assert is_slow(function(other))
+
+
+def nested_spec() -> ArgSpec:
+    leaf = ArgSpec("value", F4, (4,))
+    row = ArgSpec("list", items=(leaf, ArgSpec("object", value=None)))
+    return ArgSpec("dict", items=(row, ArgSpec("tuple", items=(leaf,))), keys=("a", "b"))
+
+
+def test_containers_of_tensors(x: Tensor) -> None:
+    run = AXPB.format(a=1, b=2, status=0)
+    function = callee(EntrySpec((nested_spec(),), TENSOR_SPEC.outputs, Tensor), run)
+    y = wrap(np.ones(4, np.float32))
+    for _ in range(3):
+        np.testing.assert_array_equal(function({"a": [y, None], "b": (x,)})._value, [1, 3, 5, 7])
+    grown = {"c": 1, "a": [y, None]}
+    del grown["c"]
+    grown["b"] = (x._value,)
+    np.testing.assert_array_equal(function(grown)._value, [1, 3, 5, 7])
+    others: list[Any] = [
+        {"b": (x,), "a": [y, None]},
+        {"a": [y, None]},
+        {"a": [y, None], "b": (x,), "c": 1},
+        {"a": [y, None], "c": (x,)},
+        {"a": (y, None), "b": (x,)},
+        {"a": [y, 1], "b": (x,)},
+        {"a": [y], "b": (x,)},
+        {"a": [y, None], "b": [x]},
+        {"a": [y, None], "b": (x, x)},
+        {"a": [y, None], "b": (1,)},
+        {},
+        [],
+        x,
+    ]
+    for other in others:
+        assert is_slow(function(other)), other
+
+
+def test_items_of_a_dict_are_counted_in_the_order_given(x: Tensor) -> None:
+    leaf = ArgSpec("value", F4, (4,))
+    table = ArgSpec("dict", items=(leaf, leaf), keys=("b", "a"), order=(1, 0))
+    run = AXPB.format(a=0, b=2, status=0)
+    function = callee(EntrySpec((table,), TENSOR_SPEC.outputs, Tensor), run)
+    y = wrap(np.ones(4, np.float32))
+    np.testing.assert_array_equal(function({"b": y, "a": x})._value, [1, 3, 5, 7])
+    assert is_slow(function({"a": x, "b": y}))
+
+
+@pytest.mark.parametrize("count", [3, 20])
+def test_leaves_of_containers_are_told_apart(count: int, x: Tensor) -> None:
+    leaves = [wrap(x._value) for _ in range(count)]
+    row = ArgSpec("list", items=(ArgSpec("value", F4, (4,)),) * count)
+    run = AXPB.format(a=0, b=count, status=0)
+    spec = EntrySpec((row,), TENSOR_SPEC.outputs, Tensor, same=tuple(range(count)))
+    function = callee(spec, run)
+    assert type(function(leaves)) is Tensor
+    assert is_slow(function([*leaves[:-1], leaves[0]]))
+    assert is_slow(function([leaves[1], *leaves[1:]]))
+    alike = EntrySpec((row,), TENSOR_SPEC.outputs, Tensor, same=(*range(count - 1), 0))
+    function = callee(alike, run)
+    assert type(function([*leaves[:-1], leaves[0]])) is Tensor
+    assert is_slow(function(leaves))
 
 
 def test_builder_makes_the_result(x: Tensor) -> None:

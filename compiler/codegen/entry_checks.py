@@ -1,0 +1,269 @@
+"""The guards of a native entry: is this call what the spec says?
+
+No Python code runs while they are checked, so what is read stays as it is until it is owned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.codegen import layout
+from tapeline.compiler.codegen.entry_spec import ArgSpec, EntrySpec
+from tapeline.compiler.codegen.function_text import FunctionText
+from tapeline.runtime.spec import DType, Shape
+
+_UNROLLED_LEAVES = 6
+
+
+@dataclass(slots=True)
+class EntryChecks:
+    """The part of an entry up to the point where the call is known to be served."""
+
+    spec: EntrySpec
+    fn: FunctionText = field(init=False)
+    symbols: dict[str, int] = field(default_factory=dict)
+    constants: list[str] = field(default_factory=list)
+    declarations: set[str] = field(default_factory=set)
+    names: dict[int, str] = field(default_factory=dict)
+    kept: list[Any] = field(default_factory=list)
+    checked: list[tuple[bool, str]] = field(default_factory=list)
+    owned: list[str] = field(default_factory=list)
+    data: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+    leaves: list[str] = field(default_factory=list)
+
+    # -- names
+
+    def object(self, value: Any, name: str = "") -> str:
+        """A symbol for the address of a Python object, which is kept alive."""
+        found = self.names.get(id(value))
+        if found is None:
+            name = name or f"py_{self.spec.name}_object{len(self.names)}"
+            found = self.names[id(value)] = self.address(name, id(value))
+            self.kept.append(value)
+        return found
+
+    def address(self, name: str, value: int) -> str:
+        """A symbol for an address."""
+        self.symbols[name] = value
+        self.declarations.add(f"@{name} = external global i8")
+        return f"@{name}"
+
+    def dtype(self, dtype: DType) -> str:
+        """The symbol of NumPy's descriptor of a dtype."""
+        canonical = np.dtype(dtype.type)
+        return self.object(canonical, f"py_dtype_{canonical.name}")
+
+    def field(self, owner: str, offset: int, type_: str = "ptr") -> str:
+        """A field of a structure."""
+        return self.fn.load(type_, self.fn.offset(owner, offset), 4 if type_ == "i32" else 8)
+
+    # -- guards
+
+    def require(self, condition: str) -> None:
+        """Leaves for the miss block unless the condition holds."""
+        following = f"ok{self.fn.number()}"
+        self.fn.branch(condition, following, "miss")
+        self.fn.label(following)
+
+    def require_equal(self, type_: str, a: str, b: str | int) -> None:
+        """Leaves unless a == b."""
+        self.require(self.fn.compare("eq", a, b, type_))
+
+    def check_call(self) -> None:
+        """Number of arguments, no keywords, guards, then each argument."""
+        spec, fn = self.spec, self.fn
+        count = fn.value(f"and i64 %nargsf, {2**63 - 1}")
+        self.require_equal("i64", count, len(spec.args))
+        self.require_equal("ptr", "%kwnames", "null")
+        for number, guard in enumerate(spec.guards):
+            place = self.address(f"py_{spec.name}_guard{number}", guard.address)
+            self.kept.append(guard.holder)
+            if guard.is_object:
+                self.require_equal("ptr", fn.load("ptr", place), self.object(guard.expected))
+            else:
+                self.require_equal("i64", fn.load("i64", place), guard.expected)
+        for number, arg in enumerate(spec.args):
+            self.check_argument(arg, fn.load("ptr", fn.offset("%args", 8 * number)))
+        self.check_same()
+
+    def check_same(self) -> None:
+        """Which tensors and arrays are one object, where it matters."""
+        same, leaves = self.spec.same, self.leaves
+        if same is None:
+            return
+        if len(leaves) > _UNROLLED_LEAVES and len(set(same)) == len(leaves):
+            self.check_distinct()
+            return
+        for j in range(len(leaves)):
+            for i in range(j):
+                if same[i] == i:
+                    wanted = "eq" if same[j] == i else "ne"
+                    self.require(self.fn.compare(wanted, leaves[i], leaves[j], "ptr"))
+
+    def check_distinct(self) -> None:
+        """No two leaves are one object, by a loop."""
+        fn, count = self.fn, len(self.leaves)
+        pointers = fn.alloca(8 * count, 8)
+        for position, leaf in enumerate(self.leaves):
+            fn.store("ptr", leaf, fn.offset(pointers, 8 * position))
+
+        def outer(j: str, _: list[str]) -> None:
+            later = fn.load("ptr", fn.offset(pointers, fn.mul(j, 8)))
+
+            def inner(i: str, _: list[str]) -> None:
+                earlier = fn.load("ptr", fn.offset(pointers, fn.mul(i, 8)))
+                self.require(fn.compare("ne", earlier, later, "ptr"))
+
+            fn.loop(0, j, 1, inner)
+
+        fn.loop(0, count, 1, outer)
+
+    def check_argument(self, arg: ArgSpec, argument: str) -> None:
+        """One argument or item; the data pointers in it join `checked`."""
+        if arg.kind == "object":
+            self.require_equal("ptr", argument, self.object(arg.value))
+        elif arg.kind in ("float", "int"):
+            self.check_number(arg.kind, argument)
+        elif arg.kind in ("tuple", "list"):
+            self.check_row(arg, argument)
+        elif arg.kind == "dict":
+            self.check_dict(arg, argument)
+        elif arg.kind == "array":
+            self.leaves.append(argument)
+            self.check_array(argument, arg.dtype, arg.shape)
+            self.checked.append((False, argument))
+        else:
+            self.check_value(arg, argument)
+
+    def check_value(self, arg: ArgSpec, argument: str) -> None:
+        """A tensor, or (kind "value") an array."""
+        fn, spec = self.fn, self.spec
+        self.leaves.append(argument)
+        cls = self.object(spec.tensor_class, "py_tensor_type")
+        kind = self.field(argument, layout.OBJECT_TYPE)
+        number, before = fn.number(), fn.block
+        if arg.kind == "tensor":
+            self.require_equal("ptr", kind, cls)
+        else:
+            is_tensor = fn.compare("eq", kind, cls, "ptr")
+            fn.branch(is_tensor, f"tensor{number}", f"value{number}")
+            fn.label(f"tensor{number}")
+        self.check_node(self.field(argument, layout.slot_offset(spec.tensor_class, "_node")))
+        array = self.field(argument, layout.slot_offset(spec.tensor_class, "_value"))
+        if arg.kind != "tensor":
+            after = fn.block
+            fn.jump(f"value{number}")
+            fn.label(f"value{number}")
+            array = fn.value(f"phi ptr [ {array}, %{after} ], [ {argument}, %{before} ]")
+        self.check_array(array, arg.dtype, arg.shape)
+        self.owned.append(array)
+        self.checked.append((False, array))
+
+    def check_row(self, arg: ArgSpec, argument: str) -> None:
+        """A tuple or list, and its items."""
+        builtin = tuple if arg.kind == "tuple" else list
+        wanted = self.object(builtin, f"py_{arg.kind}_type")
+        self.require_equal("ptr", self.field(argument, layout.OBJECT_TYPE), wanted)
+        self.require_equal("i64", self.field(argument, layout.VAR_SIZE, "i64"), len(arg.items))
+        items = argument
+        start = layout.TUPLE_ITEMS
+        if arg.kind == "list":
+            items, start = self.field(argument, layout.LIST_ITEMS), 0
+        for position, item in enumerate(arg.items):
+            self.check_argument(item, self.field(items, start + 8 * position))
+
+    def check_dict(self, arg: ArgSpec, argument: str) -> None:
+        """A dict with these very keys in this order, and its items."""
+        fn = self.fn
+        wanted = self.object(dict, "py_dict_type")
+        self.require_equal("ptr", self.field(argument, layout.OBJECT_TYPE), wanted)
+        size = fn.call("i64", "PyDict_Size", ("ptr", argument))
+        self.require_equal("i64", size, len(arg.items))
+        position, key, value = fn.alloca(8, 8), fn.alloca(8, 8), fn.alloca(8, 8)
+        fn.store("i64", 0, position)
+        items = []
+        for known in arg.keys:
+            found = fn.call(
+                "i32", "PyDict_Next", ("ptr", argument), ("ptr", position), ("ptr", key),
+                ("ptr", value),
+            )  # fmt: skip
+            self.require(fn.compare("ne", found, 0, "i32"))
+            self.require_equal("ptr", fn.load("ptr", key), self.object(known))
+            items.append(fn.load("ptr", value))
+        for number in arg.order or range(len(items)):
+            self.check_argument(arg.items[number], items[number])
+
+    def check_node(self, node: str) -> None:
+        """Leaves where a tape may know the value: it has a node, and some tape records."""
+        fn, recording = self.fn, self.spec.recording
+        none = self.object(None, "py_none")
+        if recording is None:
+            self.require_equal("ptr", node, none)
+            return
+        number = fn.number()
+        has_none = fn.compare("eq", node, none, "ptr")
+        fn.branch(has_none, f"free{number}", f"noded{number}")
+        fn.label(f"noded{number}")
+        place = self.address(f"py_{self.spec.name}_recording", recording.address)
+        self.kept.append(recording.holder)
+        self.require_equal("ptr", fn.load("ptr", place), self.object(recording.expected))
+        fn.jump(f"free{number}")
+        fn.label(f"free{number}")
+
+    def check_number(self, kind: str, argument: str) -> None:
+        """A Python float, or an int that fits; its value goes to the stack."""
+        fn = self.fn
+        builtin: type = float if kind == "float" else int
+        wanted = self.object(builtin, f"py_{kind}_type")
+        self.require_equal("ptr", self.field(argument, layout.OBJECT_TYPE), wanted)
+        place = fn.alloca(8, 8)
+        if kind == "float":
+            value = self.field(argument, layout.FLOAT_VALUE, "double")
+            fn.store("double", value, place)
+        else:
+            overflow = fn.alloca(4, 4)
+            value = fn.call(
+                "i64", "PyLong_AsLongLongAndOverflow", ("ptr", argument), ("ptr", overflow)
+            )
+            self.require_equal("i32", fn.load("i32", overflow, 4), 0)
+            fn.store("i64", value, place)
+        self.checked.append((True, place))
+
+    def check_array(self, array: str, dtype: DType | None, shape: Shape) -> None:
+        """An ndarray of this dtype and shape, aligned, C-contiguous, in native byte order."""
+        if dtype is None:
+            raise ValueError("build_entry: an array needs a dtype")
+        fn = self.fn
+        ndarray = self.object(np.ndarray, "py_ndarray")
+        self.require(fn.compare("ne", array, "null", "ptr"))
+        self.require_equal("ptr", self.field(array, layout.OBJECT_TYPE), ndarray)
+        self.require_equal("i32", self.field(array, layout.ARRAY_NDIM, "i32"), len(shape))
+        self.require_equal("ptr", self.field(array, layout.ARRAY_DESCR), self.dtype(dtype))
+        flags = self.field(array, layout.ARRAY_FLAGS, "i32")
+        wanted = layout.C_CONTIGUOUS_ALIGNED
+        self.require_equal("i32", fn.value(f"and i32 {flags}, {wanted}"), wanted)
+        if shape:
+            dimensions = self.field(array, layout.ARRAY_DIMENSIONS)
+            for axis, extent in enumerate(shape):
+                self.require_equal("i64", self.field(dimensions, 8 * axis, "i64"), extent)
+
+    def check_cells(self) -> None:
+        """The captured arrays."""
+        for cell in self.spec.captures:
+            holder = self.object(cell.holder)
+            if cell.slot is None:
+                self.check_array(holder, cell.dtype, cell.shape)
+                self.checked.append((False, holder))
+                continue
+            if cell.node_slot is not None:
+                self.check_node(
+                    self.field(holder, layout.slot_offset(type(cell.holder), cell.node_slot))
+                )
+            array = self.field(holder, layout.slot_offset(type(cell.holder), cell.slot))
+            self.check_array(array, cell.dtype, cell.shape)
+            self.owned.append(array)
+            self.checked.append((False, array))
