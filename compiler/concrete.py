@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class _Output:
     """Stands for a tensor among the results; the position of its value among the graph's
     outputs."""
 
@@ -109,7 +109,7 @@ class ConcreteFunction:
         specs = self.outputs
         return nest.unflatten(
             self._results,
-            [specs[leaf.index] if type(leaf) is Output else leaf for leaf in self._leaves],
+            [specs[leaf.index] if type(leaf) is _Output else leaf for leaf in self._leaves],
         )
 
     @property
@@ -135,7 +135,9 @@ class ConcreteFunction:
         otherwise."""
         if self._results is None:
             return "none"
-        in_order = [type(leaf) is Output and leaf.index == k for k, leaf in enumerate(self._leaves)]
+        in_order = [
+            type(leaf) is _Output and leaf.index == k for k, leaf in enumerate(self._leaves)
+        ]
         if not all(in_order):
             return "other"
         if nest.is_leaf(self._results):
@@ -146,9 +148,13 @@ class ConcreteFunction:
         return "list" if flat and type(self._results) is list else "other"
 
     @property
-    def result_template(self) -> tuple[Any, list[Any]]:
-        """The structure of the results, and its leaves: an `Output` for each tensor."""
-        return self._results, self._leaves
+    def result_template(self) -> tuple[Any, list[tuple[int | None, Any]]]:
+        """The structure of the results, and its leaves: (position of the output, None) for a
+        tensor, else (None, value)."""
+        leaves = [
+            (leaf.index, None) if type(leaf) is _Output else (None, leaf) for leaf in self._leaves
+        ]
+        return self._results, leaves
 
     @property
     def optimized_graph(self) -> Graph:
@@ -211,11 +217,11 @@ class ConcreteFunction:
     def pack(self, *outputs: Tensor) -> Any:
         """The results in their structure, from the graph's outputs."""
         leaves = self._leaves
-        if len(leaves) == 1 and type(leaves[0]) is Output and nest.is_leaf(self._results):
+        if len(leaves) == 1 and type(leaves[0]) is _Output and nest.is_leaf(self._results):
             return outputs[leaves[0].index]
         values: list[Any] = []
         for leaf in leaves:
-            if type(leaf) is Output:
+            if type(leaf) is _Output:
                 values.append(outputs[leaf.index])
             else:
                 values.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
@@ -299,11 +305,11 @@ def _check_containers(
 
 
 def _take_results(graph: CapturingGraph, results: Any) -> list[Any]:
-    """The leaves of the results, with an `Output` for each tensor; its node becomes an output."""
+    """The leaves of the results, with an `_Output` for each tensor; its node becomes an output."""
     leaves: list[Any] = []
     for leaf in nest.flatten(results):
         if type(leaf) is Tensor or hasattr(type(leaf), "__tapeline_tensor__"):
-            leaves.append(Output(len(graph.outputs)))
+            leaves.append(_Output(len(graph.outputs)))
             graph.outputs.append(graph.value_id(as_tensor(leaf)))
         else:
             leaves.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)

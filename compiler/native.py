@@ -27,7 +27,6 @@ from tapeline.compiler.codegen.entry_spec import (
     busy_guard,
 )
 from tapeline.compiler.codegen.native_call import NativeEntry
-from tapeline.compiler.concrete import Output
 from tapeline.compiler.executable.executable import Executable
 from tapeline.compiler.frontend.signature import ordered_keys
 from tapeline.runtime import nest
@@ -198,14 +197,17 @@ def _results(
 
 
 def _tree(
-    structure: Any, leaves: Iterator[Any], n_tensors: int, constants: list[Any]
+    structure: Any,
+    leaves: Iterator[tuple[int | None, Any]],
+    n_tensors: int,
+    constants: list[Any],
 ) -> Container | int | None:
     """How native code puts results together; constants are counted on from the tensors. None where
     it cannot: for arrays, which are copied, and for other containers."""
     if structure is None or nest.is_leaf(structure):
-        leaf = None if structure is None else next(leaves)
-        if type(leaf) is Output:
-            return leaf.index
+        output, leaf = (None, None) if structure is None else next(leaves)
+        if output is not None:
+            return output
         if not (leaf is None or type(leaf) in (bool, int, float, complex, str, bytes)):
             return None
         constants.append(leaf)
