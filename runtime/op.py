@@ -199,13 +199,21 @@ class Assembly:
     parts: Callable[[Sequence[TensorSpec], Attrs], tuple[Part, ...]]
 
 
+LibraryName: TypeAlias = Literal[
+    "matmul", "take", "take_grad", "take_along_axis", "take_along_axis_grad", "check_indices"
+]
+
+
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """A routine that codegen has: `matmul` (both operands at least 1-d, NumPy's rules), `take`
-    (along attribute 0), `take_grad`, its transpose, or `check_indices` (a copy; all must be at
-    least 0 and below attribute 0)."""
+    """A routine that codegen has.
 
-    name: Literal["matmul", "take", "take_grad", "check_indices"]
+    `matmul` (both operands at least 1-d, NumPy's rules); `take` and `take_along_axis` (along
+    attribute 0) and their transposes; `check_indices` (a copy; all must be at least 0 and below
+    attribute 0).
+    """
+
+    name: LibraryName
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,17 @@ PARTS = 8
 indices."""
 
 
-RowMode: TypeAlias = Literal["take", "take_grad", "check_indices"]
+RowMode: TypeAlias = Literal[
+    "take", "take_grad", "take_along_axis", "take_along_axis_grad", "check_indices"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class TakeShape:
     """`taken[o, i, k] = source[o, indices[i], k]`, for o < outer, i < count, k < inner.
 
-    Mode "take_grad" adds up rows instead, `source[o, indices[i], k] += taken[o, i, k]`, and
+    Mode "take_grad" adds up rows instead, `source[o, indices[i], k] += taken[o, i, k]`. In the
+    modes "..._along_axis" there are indices for each o and k, as in `indices[o, i, k]`. The mode
     "check_indices" copies `indices`, none of which may be negative.
     """
 
@@ -51,30 +54,24 @@ def take_shape(mode: RowMode, specs: Sequence[TensorSpec], attribute: Hashable) 
         return TakeShape(dtype, dtype, 1, attribute, specs[0].size, 1, mode)
     first, indices, result = specs
     axis = attribute
-    source = (result if mode == "take_grad" else first).static_shape
+    source = (result if mode.endswith("_grad") else first).static_shape
+    along = mode.startswith("take_along")
     return TakeShape(
         first.dtype,
         indices.dtype,
         prod(source[:axis]),
         source[axis],
-        indices.size,
+        indices.static_shape[axis] if along else indices.size,
         prod(source[axis + 1 :]),
         mode,
     )
 
 
-def emit_rows(shape: TakeShape, target: Target, name: str) -> Kernel:
-    """The kernel for a mode; its operands are the op's inputs, its output and the error cell."""
-    if shape.mode == "check_indices":
-        return _emit_check(shape, target, name)
-    return (emit_take_grad if shape.mode == "take_grad" else emit_take)(shape, target, name)
-
-
-def _emit_check(shape: TakeShape, target: Target, name: str) -> Kernel:
+def emit_check(shape: TakeShape, target: Target, name: str) -> Kernel:
     """Copies indices that are all at least 0 and below `size`."""
     f = FunctionBuilder(target)
     code, lanes = code_of(shape.index_dtype), target.lanes(8)
-    _check_range(f, shape, f.low, f.high)
+    check_range(f, shape, f.low, f.high)
     source, result = f.pointer_slot("indices"), f.pointer_slot("second")
 
     def copy(index: Index, mask: Value | None, _: int, carry: list[Value]) -> list[Value]:
@@ -84,7 +81,7 @@ def _emit_check(shape: TakeShape, target: Target, name: str) -> Kernel:
 
     f.vector_loop(f.low, f.high, lanes, 0, [], copy)
     function = f.finish(name, ("check_indices", target, code))
-    return _kernel("check_indices", function, shape, 1, shape.count, 1, shape.count * 8)
+    return launch_rows("check_indices", function, shape, 1, shape.count, 1, shape.count * 8)
 
 
 def emit_take(shape: TakeShape, target: Target, name: str) -> Kernel:
@@ -94,14 +91,14 @@ def emit_take(shape: TakeShape, target: Target, name: str) -> Kernel:
     """
     if not shape.outer * shape.count * shape.inner:
         return _checked_only(shape, target, name)
-    words, code = _words(shape)
+    words, code = words_of(shape)
     f = FunctionBuilder(target)
-    _check_range(f, shape, f.low, f.high)
+    check_range(f, shape, f.low, f.high)
     body = _TakeRows(f, shape, code, target.lanes(size_of(code)))
     f.loop(ZERO, f.slot("outer"), 1, [], body.outer)
     function = f.finish(name, ("take", target, code, code_of(shape.index_dtype), body.form))
     work = shape.outer * shape.count * (words * shape.inner + 8)
-    return _kernel("take", function, shape, words, shape.count, 1, work)
+    return launch_rows("take", function, shape, words, shape.count, 1, work)
 
 
 def emit_take_grad(shape: TakeShape, target: Target, name: str) -> Kernel:
@@ -110,25 +107,26 @@ def emit_take_grad(shape: TakeShape, target: Target, name: str) -> Kernel:
     Its operands are `taken`, the indices, `source`, and an int64 error cell that is 0 before.
     Rows are added in the order of their indices, whatever the chunks.
     """
-    words = 2 if shape.dtype.kind == "c" else 1
-    code = f"f{shape.dtype.itemsize // 2}" if words == 2 else code_of(shape.dtype)
+    words, code = words_of(shape)
     f = FunctionBuilder(target)
-    _check_range(f, shape, ZERO, f.slot("count"))
+    check_range(f, shape, ZERO, f.slot("count"))
     body = _AddRows(f, shape, code, target.lanes(size_of(code)))
     f.loop(ZERO, f.slot("outer"), 1, [], body.outer)
     function = f.finish(name, ("take_grad", target, code, code_of(shape.index_dtype), body.form))
     work = shape.outer * (shape.count + shape.size) * (words * shape.inner + 8)
     grain = max(1, -(-shape.size // PARTS))
-    return _kernel("take_grad", function, shape, words, shape.size, grain, work)
+    return launch_rows("take_grad", function, shape, words, shape.size, grain, work)
 
 
-def _words(shape: TakeShape) -> tuple[int, str]:
-    """Elements are moved as unsigned words: how many each has, and their code."""
+def words_of(shape: TakeShape) -> tuple[int, str]:
+    """What elements consist of, and its dtype code: floats to add, else unsigned words."""
     size = shape.dtype.itemsize
+    if shape.mode in ("take_grad", "take_along_axis_grad"):
+        return (2, f"f{size // 2}") if shape.dtype.kind == "c" else (1, code_of(shape.dtype))
     return (2, "u8") if size == 16 else (1, f"u{size}")
 
 
-def _kernel(
+def launch_rows(
     strategy: str,
     function: KernelFunction,
     shape: TakeShape,
@@ -156,12 +154,12 @@ def _kernel(
 def _checked_only(shape: TakeShape, target: Target, name: str) -> Kernel:
     """Without elements to move, indices are still checked."""
     f = FunctionBuilder(target)
-    _check_range(f, shape, f.low, f.high)
+    check_range(f, shape, f.low, f.high)
     function = f.finish(name, ("check", target, code_of(shape.index_dtype)))
-    return _kernel("take", function, shape, 1, shape.count, 1, shape.count)
+    return launch_rows("take", function, shape, 1, shape.count, 1, shape.count)
 
 
-def _check_range(f: FunctionBuilder, shape: TakeShape, low: Value, high: Value) -> None:
+def check_range(f: FunctionBuilder, shape: TakeShape, low: Value, high: Value) -> None:
     """Returns from the function, with the error cell set, if an index of a range is bad."""
     code = code_of(shape.index_dtype)
     lanes = f.target.lanes(8)
@@ -203,6 +201,15 @@ def _check_range(f: FunctionBuilder, shape: TakeShape, low: Value, high: Value) 
     f.start_block(good)
 
 
+def place_of(f: FunctionBuilder, code: str, i: Value) -> Value:
+    """The index at a position, counted from the front; indices have this dtype code."""
+    pointer = f.pointer_slot("indices")
+    x = f.cast_code(f.load(f.element(pointer, code, Index(i)), code), "i8")
+    if not is_signed(code):
+        return x
+    return f.select(f.compare("lt", x, ZERO), f.add(x, f.slot("size")), x)
+
+
 class _Rows:
     """Moves rows between a dense array and places that indices name."""
 
@@ -222,12 +229,7 @@ class _Rows:
 
     def place(self, i: Value) -> Value:
         """The index at a position, counted from the front."""
-        f, pointer = self.f, self.f.pointer_slot("indices")
-        x = f.load(f.element(pointer, self.index_code, Index(i)), self.index_code)
-        x = f.cast_code(x, "i8")
-        if not is_signed(self.index_code):
-            return x
-        return f.select(f.compare("lt", x, ZERO), f.add(x, f.slot("size")), x)
+        return place_of(self.f, self.index_code, i)
 
     def row(self, pointer: str, number: Value) -> str:
         """The pointer to a row of `inner` elements."""

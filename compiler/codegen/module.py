@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+from tapeline.compiler.codegen.along import emit_indexed
 from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
-from tapeline.compiler.codegen.gather import emit_rows
 from tapeline.compiler.codegen.kernels import emit_nest
 from tapeline.compiler.codegen.lower import matrix_operand
 from tapeline.compiler.codegen.matmul import emit_matmul, matmul_symbols
@@ -96,7 +96,7 @@ class _Assembler:
             kernel = emit_matmul(a, b, out, self.target)
             self.symbols |= matmul_symbols(kernel)
             return kernel
-        return None if step.rows is None else emit_rows(step.rows, self.target, f"k{number}")
+        return None if step.rows is None else emit_indexed(step.rows, self.target, f"k{number}")
 
     # ---- the text of `run`
 

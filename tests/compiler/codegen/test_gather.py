@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from tests.compiler.codegen import harness
 
 import tapeline as tl
-from tapeline.compiler.codegen.gather import TakeShape, emit_take, emit_take_grad
+from tapeline.compiler.codegen.along import emit_indexed
+from tapeline.compiler.codegen.gather import TakeShape
 from tapeline.compiler.codegen.target import Target
 
 Array = np.ndarray[Any, Any]
@@ -32,7 +34,7 @@ def test_take_agrees_with_numpy(dims: tuple[int, int, int, int], code: str, targ
         source, indices = draw(*dims, code, index)
         outer, size, count, inner = dims
         shape = TakeShape(source.dtype, indices.dtype, outer, size, count, inner)
-        runner = harness.Runner(emit_take(shape, target, "take_rows"), target)
+        runner = harness.Runner(emit_indexed(shape, target, "take_rows"), target)
         for split in (None, harness.odd_chunks):
             out = harness.guarded(np.zeros((outer, count, inner), source.dtype))
             error = np.zeros(1, np.int64)
@@ -54,12 +56,38 @@ def test_take_grad_adds_in_order_of_indices(
     expected = np.zeros((outer, size, inner), code)
     for o in range(outer):
         np.add.at(expected[o], indices, taken[o])
-    shape = TakeShape(taken.dtype, indices.dtype, outer, size, count, inner)
-    runner = harness.Runner(emit_take_grad(shape, target, "add_rows"), target)
+    shape = TakeShape(taken.dtype, indices.dtype, outer, size, count, inner, "take_grad")
+    runner = harness.Runner(emit_indexed(shape, target, "add_rows"), target)
     for split in (None, harness.odd_chunks):
         out = np.full_like(expected, 7)
         runner.run([taken, indices, out, np.zeros(1, np.int64)], split)
         assert np.array_equal(out, expected)
+
+
+@each_target
+@pytest.mark.parametrize("dims", [(1, 7, 5, 3), (40, 10, 1, 1), (3, 5, 9, 4)])
+@pytest.mark.parametrize("code", ["f4", "i8", "c16"])
+def test_take_along_axis_and_its_transpose(
+    dims: tuple[int, ...], code: str, target: Target
+) -> None:
+    outer, size, count, inner = dims
+    rng = np.random.default_rng(4)
+    source = harness.guarded((rng.standard_normal((outer, size, inner)) * 9).astype(code))
+    indices = harness.guarded(rng.integers(-size, size, (outer, count, inner)))
+    expected = np.take_along_axis(source, indices, 1)
+    sums = np.zeros_like(source)
+    for o, i, k in np.ndindex(indices.shape):
+        sums[o, indices[o, i, k], k] += expected[o, i, k]
+    for mode, first, wanted in (
+        ("take_along_axis", source, expected), ("take_along_axis_grad", expected, sums),
+    ):  # fmt: skip
+        shape = TakeShape(source.dtype, indices.dtype, outer, size, count, inner, mode)
+        runner = harness.Runner(emit_indexed(shape, target, "along"), target)
+        for split in (None, harness.odd_chunks):
+            out, error = harness.guarded(np.full_like(wanted, 7)), np.zeros(1, np.int64)
+            runner.run([first, indices, out, error], split)
+            assert np.array_equal(out, wanted)
+            assert error[0] == 0
 
 
 @each_target
@@ -70,10 +98,13 @@ def test_bad_index_leaves_its_position(bad: int, target: Target) -> None:
     shape = TakeShape(source.dtype, indices.dtype, 1, 50, 33, 4)
     error = np.zeros(1, np.int64)
     out = np.zeros((1, 33, 4), np.float32)
-    harness.Runner(emit_take(shape, target, "take_bad"), target).run([source, indices, out, error])
+    harness.Runner(emit_indexed(shape, target, "take_bad"), target).run(
+        [source, indices, out, error]
+    )
     assert error[0] == 21
     error[0] = 0
-    runner = harness.Runner(emit_take_grad(shape, target, "add_bad"), target)
+    shape = replace(shape, mode="take_grad")
+    runner = harness.Runner(emit_indexed(shape, target, "add_bad"), target)
     runner.run([out, indices, source.copy(), error])
     assert error[0] == 21
 
@@ -122,3 +153,22 @@ def test_compiled_labels_are_checked(code: str) -> None:
         labels[33] = bad
         with pytest.raises(IndexError, match=f"label {bad} "):
             loss(logits, tl.asarray(labels))
+
+
+def test_compiled_take_along_axis_agrees_with_the_eager_one() -> None:
+    rng = np.random.default_rng(0)
+    x = tl.asarray(rng.standard_normal((8, 5)))
+    y = tl.asarray(rng.integers(-5, 5, (8, 1)))
+
+    def loss(x: tl.Tensor, y: tl.Tensor) -> tl.Tensor:
+        return tl.sum(tl.take_along_axis(x.T * x.T, y.T, axis=0))
+
+    gradients = []
+    for f in (loss, tl.function(loss)):
+        with tl.GradientTape() as tape:
+            tape.watch(x)
+            value = f(x, y)
+        gradients.append(tape.gradient(value, x).numpy())
+    np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-12)
+    with pytest.raises(IndexError, match="is out of range"):
+        tl.function(loss)(x, y + 7)
