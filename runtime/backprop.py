@@ -80,38 +80,55 @@ _BEYOND = 1 << 62
 """A serial that no node reaches."""
 
 
+def _mode_of(space: VSpace, ident: int) -> int:
+    """In which form cotangents go along in a walk over the tape `ident`."""
+    active = STATE.active
+    if space is not TENSOR_SPACE:
+        return _FOREIGN
+    if STATE.handler is not None or (active is not None and ident in active.ids):
+        return _TENSORS
+    return _RAW if active is None else _MIXED
+
+
 class _Walk:
     """One way back over the nodes of the tape that owns `own`."""
 
     __slots__ = ("grads", "heap", "ident", "low", "mode", "own", "owned", "space", "wanted")
 
-    def __init__(self, space: VSpace, own: TapeSet, wanted: dict[Node | None, Any]) -> None:
-        self.space = space
-        self.own = own
-        (self.ident,) = own.ids
-        self.wanted = wanted
-        low = _BEYOND
-        for node in wanted:
-            if node is not None and node.serial < low:
-                low = node.serial
-        self.low = low
-        self.grads: dict[Node, Any] = {}
-        self.heap: list[tuple[int, Node]] = []
-        self.owned: set[Node] = set()
-        active = STATE.active
-        if space is not TENSOR_SPACE:
-            self.mode = _FOREIGN
-        elif STATE.handler is not None or (active is not None and self.ident in active.ids):
-            self.mode = _TENSORS
-        else:
-            self.mode = _RAW if active is None else _MIXED
+    space: VSpace
+    own: TapeSet
+    ident: int
+    wanted: dict[Node | None, Any]
+    low: int
+    """No source is older than this serial."""
+    mode: int
+    grads: dict[Node, Any]
+    """Node -> its cotangent so far; a list of them for a `JointNode`."""
+    heap: list[tuple[int, Node]]
+    owned: set[Node] | None
+    """Nodes whose cotangent is an array made here, which nobody else has seen."""
 
-    def run(self, seeds: Sequence[tuple[Node, Any]]) -> None:
+    def run(
+        self,
+        space: VSpace,
+        own: TapeSet,
+        wanted: dict[Node | None, Any],
+        seeds: Sequence[tuple[Node, Any]],
+    ) -> None:
         """Start at the seeds, targets with their cotangents; leave in `wanted` the cotangent of
         each node there that the targets depend on."""
-        # `leads_on` and `deliver` are spelled out: walks over small arrays spend their time here
-        heap, grads, wanted = self.heap, self.grads, self.wanted
-        own, ident, low, mode = self.own, self.ident, self.low, self.mode
+        # `leads_on` and `deliver` are spelled out, and there is no __init__: walks over small
+        # arrays spend their time here
+        low = _BEYOND
+        for source in wanted:
+            if source is not None and source.serial < low:
+                low = source.serial
+        (ident,) = own.ids
+        self.space, self.own, self.ident, self.wanted, self.low = space, own, ident, wanted, low
+        mode = self.mode = _mode_of(space, ident)
+        grads = self.grads = {}
+        heap = self.heap = []
+        self.owned = None
         for node, ct in seeds:
             if node.serial >= low and (node.tapes is own or ident in node.tapes.ids):
                 self.deliver(node, ct._value if mode == _RAW and type(ct) is Tensor else ct)
@@ -170,11 +187,13 @@ class _Walk:
             grads[node] = part
             if node.op is not None:
                 heappush(self.heap, (-node.serial, node))
-        elif node in self.owned:
+        elif self.owned is not None and node in self.owned:
             held += part  # a buffer made here of the first two parts; nobody else has seen it
         else:
             grads[node] = total = self.add(held, part)
             if type(total) is _ndarray:
+                if self.owned is None:
+                    self.owned = set()
                 self.owned.add(node)
 
     def add(self, held: Any, part: Any) -> Any:
@@ -353,7 +372,7 @@ def imperative_grad(
     try:
         nodes = source_nodes(own, sources)
         wanted: dict[Node | None, Any] = dict.fromkeys(nodes)
-        _Walk(space, own, wanted).run(seeds)
+        _Walk().run(space, own, wanted, seeds)
     finally:
         tape.end_walk()
     found: list[Any] = []

@@ -305,14 +305,13 @@ def forget_cell(ident: int, cell: Any) -> None:
 def source_nodes(own: TapeSet, cells: Sequence[Any]) -> list[Node | None]:
     """The nodes that the cells name as sources for a tape; None for those it does not know."""
     (ident,) = own.ids
-    nodes = [cell._node for cell in cells]
     kept = CELLS.get(ident)
-    if kept:
-        for index, cell in enumerate(cells):
-            found = kept.get(id(cell))
-            if found is not None:
-                nodes[index] = found[1]
-    for index, node in enumerate(nodes):
+    nodes = []
+    for cell in cells:
+        node = cell._node
+        if kept and id(cell) in kept:
+            node = kept[id(cell)][1]
         if node is not None and node.tapes is not own and ident not in node.tapes.ids:
-            nodes[index] = None
+            node = None
+        nodes.append(node)
     return nodes

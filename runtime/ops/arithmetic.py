@@ -143,11 +143,13 @@ attach_operators("sub", "-", SUBTRACT)
 
 
 def _multiply_vjp_x(ct: Any, attrs: Attrs, x: Any, y: Any) -> Any:
-    return unbroadcast(along(ct, y), x.shape)
+    part = along(ct, y)
+    return part if part.shape == x.shape else unbroadcast(part, x.shape)
 
 
 def _multiply_vjp_y(ct: Any, attrs: Attrs, x: Any, y: Any) -> Any:
-    return unbroadcast(along(ct, x), y.shape)
+    part = along(ct, x)
+    return part if part.shape == y.shape else unbroadcast(part, y.shape)
 
 
 def _multiply_emit(b: ScalarEmitter[V], x: V, y: V) -> V:
