@@ -7,9 +7,9 @@ values of its own kind. Either way the active tapes of this thread are told.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from tapeline.runtime.spec import spec_of
 from tapeline.runtime.tensor import Tensor, new_tensor, wrap
 
 _ndarray = np.ndarray
+
+Body: TypeAlias = Callable[..., Sequence[Any]]
+"""A branch, a loop's body or its test: tensors in, a list of tensors out."""
 
 
 class Handler(Protocol):
@@ -39,6 +42,23 @@ class Handler(Protocol):
 
     def assign_variable(self, variable: Any, value: Tensor, /) -> None:
         """Give the variable a new value."""
+        ...
+
+    def stage_cond(
+        self, condition: Tensor, then: Body, other: Body, operands: Sequence[Tensor], /
+    ) -> list[Tensor]:
+        """What the function that the condition chooses gives for the operands."""
+        ...
+
+    def stage_while(self, test: Body, body: Body, state: Sequence[Tensor], /) -> list[Tensor]:
+        """The state when the test fails."""
+        ...
+
+    def stage_scan(
+        self, test: Body | None, body: Body, limit: int, state: Sequence[Tensor],
+        xs: Sequence[Tensor], length: int, reverse: bool, /,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
+        """The number of turns of a loop, its last state, and the rows that the turns gave."""
         ...
 
 

@@ -61,5 +61,12 @@ class TracingError(TapelineError, RuntimeError):
     """A function did something that a trace cannot hold, such as mutating an argument list."""
 
 
+class LoopLimitError(TapelineError, RuntimeError):
+    """A loop made more turns than there is room to remember for its gradient.
+
+    Repair: pass `maximum_iterations=` to `tl.while_loop`.
+    """
+
+
 class GraphError(TapelineError, ValueError):
     """A graph that breaks a rule of `verify_graph`, or text that is no graph."""

@@ -224,7 +224,23 @@ class Expansion:
     expand: Callable[..., Any]
 
 
-Lowering: TypeAlias = Pointwise | Reduction | IndexMap | Assembly | LibraryCall | Expansion
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One of the op's two sub-graphs runs: the first where input 0 is true. They take the other
+    inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The op's sub-graphs run again and again; the compiler makes such ops and knows their form."""
+
+    extends: Any = None
+    """An op that gives the first of this op's results from the same inputs, or None."""
+
+
+Lowering: TypeAlias = (
+    Pointwise | Reduction | IndexMap | Assembly | LibraryCall | Expansion | Branch | Loop
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ RUNTIME_LAYERS = (
     ("operators",),
     ("cells",),
     ("ops",),
+    ("control",),
     ("recorder", "tape", "backprop"),
     ("variable",),
     ("gradients", "api"),

@@ -158,6 +158,30 @@ class CapturingGraph(Graph):
     def _resource(self, variable: Any) -> Resource | None:
         return self.resources.get(id(variable))
 
+    def stage_cond(
+        self, condition: Tensor, then: Any, other: Any, operands: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """A choice between two functions, as one node."""
+        from tapeline.compiler.frontend import control  # it traces with this class
+
+        return control.stage_cond(condition, then, other, operands)
+
+    def stage_while(self, test: Any, body: Any, state: Sequence[Tensor]) -> list[Tensor]:
+        """A loop as one node."""
+        from tapeline.compiler.frontend import control
+
+        return control.stage_while(test, body, state)
+
+    def stage_scan(
+        self, test: Any, body: Any, limit: int, state: Sequence[Tensor], xs: Sequence[Tensor],
+        length: int, reverse: bool,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
+        """A loop over rows, or with a limit, as one node."""
+        from tapeline.compiler.frontend import control
+
+        rows = control.Rows(xs, length, reverse)
+        return control.stage_scan(test, body, control.limit_tensor(limit), state, rows)
+
     # ---- values of outside
 
     def value_id(self, tensor: Tensor) -> int:

@@ -3,6 +3,11 @@
 from tapeline import tape as tape
 from tapeline.compiler.function import Function as Function
 from tapeline.compiler.function import function as function
+from tapeline.runtime.control import cond as cond
+from tapeline.runtime.control import map_fn as map_fn
+from tapeline.runtime.control import scan as scan
+from tapeline.runtime.control import switch_case as switch_case
+from tapeline.runtime.control import while_loop as while_loop
 from tapeline.runtime.dtypes import bool as bool
 from tapeline.runtime.dtypes import complex64 as complex64
 from tapeline.runtime.dtypes import complex128 as complex128
