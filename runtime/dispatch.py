@@ -95,10 +95,10 @@ _COUNT_LOCK = threading.Lock()
 def count_recording(change: int) -> None:
     """Tell how many tapes more, or fewer, record now."""
     with _COUNT_LOCK:
+        RECORDING[0] += change
         while LOST_TAPES:
             LOST_TAPES.pop()
-            change -= 1
-        RECORDING[0] += change
+            RECORDING[0] -= 1
 
 
 def set_handler(handler: Handler | None) -> Handler | None:

@@ -257,10 +257,13 @@ class GradientTape(Tape):
             (a RuntimeError) at the second call, unless the tape is persistent.
         """
         flat_sources = _flat_tensors("sources", sources)
+        flat_targets = [target] if type(target) is Tensor else _flat_tensors("target", target)
+        cotangents = None
+        if output_gradients is not None:
+            cotangents = _flat_cotangents(target, output_gradients)
         found = imperative_grad(
-            TENSOR_SPACE, self, _flat_tensors("target", target), flat_sources,
-            _flat_cotangents(target, output_gradients), unconnected_gradients,
-        )  # fmt: skip
+            TENSOR_SPACE, self, flat_targets, flat_sources, cotangents, unconnected_gradients
+        )
         if flat_sources is sources:
             return found if type(sources) is list else tuple(found)
         return found[0] if type(sources) is Tensor else nest.unflatten(sources, found)
@@ -291,10 +294,8 @@ def _flat_tensors(argument: str, structure: Any) -> Sequence[Any]:
     return leaves
 
 
-def _flat_cotangents(target: Any, given: Any) -> list[Any] | None:
+def _flat_cotangents(target: Any, given: Any) -> list[Any]:
     """The given cotangents in the order of the leaves of `target`."""
-    if given is None:
-        return None
     if nest.is_leaf(target):
         is_row = isinstance(given, list | tuple) and len(given) == 1
         if is_row and (given[0] is None or hasattr(given[0], "dtype")):
