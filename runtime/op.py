@@ -200,7 +200,13 @@ class Assembly:
 
 
 LibraryName: TypeAlias = Literal[
-    "matmul", "take", "take_grad", "take_along_axis", "take_along_axis_grad", "check_indices"
+    "matmul",
+    "take",
+    "take_grad",
+    "take_along_axis",
+    "take_along_axis_grad",
+    "check_indices",
+    "wrap_indices",
 ]
 
 
@@ -210,7 +216,7 @@ class LibraryCall:
 
     `matmul` (both operands at least 1-d, NumPy's rules); `take` and `take_along_axis` (along
     attribute 0) and their transposes; `check_indices` (a copy; all must be at least 0 and below
-    attribute 0).
+    attribute 0) and `wrap_indices` (counted from the front of as many, as int64).
     """
 
     name: LibraryName

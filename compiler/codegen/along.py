@@ -7,6 +7,7 @@ here of outer rows.
 from __future__ import annotations
 
 from tapeline.compiler.codegen.gather import (
+    INDEX_MODES,
     TakeShape,
     check_range,
     emit_check,
@@ -24,7 +25,7 @@ from tapeline.compiler.codegen.values import Value, code_of, size_of
 
 def emit_indexed(shape: TakeShape, target: Target, name: str) -> Kernel:
     """The kernel for a mode; its operands are the op's inputs, its output and the error cell."""
-    if shape.mode == "check_indices":
+    if shape.mode in INDEX_MODES:
         return emit_check(shape, target, name)
     if shape.mode == "take":
         return emit_take(shape, target, name)

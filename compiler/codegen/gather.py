@@ -23,8 +23,9 @@ indices."""
 
 
 RowMode: TypeAlias = Literal[
-    "take", "take_grad", "take_along_axis", "take_along_axis_grad", "check_indices"
+    "take", "take_grad", "take_along_axis", "take_along_axis_grad", "check_indices", "wrap_indices"
 ]
+INDEX_MODES = ("check_indices", "wrap_indices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class TakeShape:
 
     Mode "take_grad" adds up rows instead, `source[o, indices[i], k] += taken[o, i, k]`. In the
     modes "..._along_axis" there are indices for each o and k, as in `indices[o, i, k]`. The mode
-    "check_indices" copies `indices`, none of which may be negative.
+    "check_indices" copies `indices`, none of which may be negative; "wrap_indices" counts them
+    from the front, as int64.
     """
 
     dtype: DType
@@ -49,7 +51,7 @@ class TakeShape:
 def take_shape(mode: RowMode, specs: Sequence[TensorSpec], attribute: Hashable) -> TakeShape:
     """What there is to do for an op: its inputs and its output, and its attribute 0."""
     assert isinstance(attribute, int)
-    if mode == "check_indices":
+    if mode in INDEX_MODES:
         dtype = specs[0].dtype
         return TakeShape(dtype, dtype, 1, attribute, specs[0].size, 1, mode)
     first, indices, result = specs
@@ -68,20 +70,26 @@ def take_shape(mode: RowMode, specs: Sequence[TensorSpec], attribute: Hashable) 
 
 
 def emit_check(shape: TakeShape, target: Target, name: str) -> Kernel:
-    """Copies indices that are all at least 0 and below `size`."""
+    """Copies indices that are all in range, or counts them from the front as int64."""
     f = FunctionBuilder(target)
     code, lanes = code_of(shape.index_dtype), target.lanes(8)
+    wraps = shape.mode == "wrap_indices"
     check_range(f, shape, f.low, f.high)
     source, result = f.pointer_slot("indices"), f.pointer_slot("second")
 
     def copy(index: Index, mask: Value | None, _: int, carry: list[Value]) -> list[Value]:
         x = f.load(f.element(source, code, index), code, lanes, mask=mask)
-        f.store(x, f.element(result, code, index), mask=mask)
+        if wraps:
+            x = f.cast_code(x, "i8")
+            if is_signed(code):
+                negative = f.compare("lt", x, f.fixed(0, "i8", lanes))
+                x = f.select(negative, f.add(x, f.splat(f.slot("size"), lanes)), x)
+        f.store(x, f.element(result, x.code, index), mask=mask)
         return carry
 
     f.vector_loop(f.low, f.high, lanes, 0, [], copy)
-    function = f.finish(name, ("check_indices", target, code))
-    return launch_rows("check_indices", function, shape, 1, shape.count, 1, shape.count * 8)
+    function = f.finish(name, (shape.mode, target, code))
+    return launch_rows(shape.mode, function, shape, 1, shape.count, 1, shape.count * 8)
 
 
 def emit_take(shape: TakeShape, target: Target, name: str) -> Kernel:
@@ -140,7 +148,7 @@ def launch_rows(
         "inner": words * shape.inner,
     }  # fmt: skip
     pointers = ["first", "indices", "second", "error"]
-    if shape.mode == "check_indices":
+    if shape.mode in INDEX_MODES:
         del pointers[0]
     values: list[SlotValue] = []
     for slot in function.slots:

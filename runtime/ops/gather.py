@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import DTypeError, IndexOutOfRangeError, ShapeError
-from tapeline.runtime.op import Attrs, LibraryCall, Sample, ShapeOf, Trait, define_op
+from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Sample, ShapeOf, Trait, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.extrema import max_reduce, min_reduce
@@ -360,10 +360,11 @@ CHECK_INDEX = define_op(
     infer=_check_index_infer,
     attr_names=("size", "axis"),
     vjps=(None,),
+    emit=LibraryCall("wrap_indices"),
     kinds="iu",
     samples=(Sample((_ints(4, size=3),), (3, 0)),),
 )
-"""Indices into an axis of `size`, checked, counted from the front. A host call when compiled."""
+"""Indices into an axis of `size`, checked, counted from the front."""
 
 
 def _ravel_index_kernel(*args: Any) -> Any:
@@ -382,6 +383,16 @@ def _ravel_index_infer(*args: Any) -> TensorSpec:
     return spec_of(broadcast_shapes("index", *(spec.static_shape for spec in specs)), _INT64)
 
 
+def _ravel_index_expand(*args: Any) -> Tensor:
+    tensors, sizes, axes = args[:-2], args[-2], args[-1]
+    places: Tensor | None = None
+    for indices, size, axis in zip(tensors, sizes, axes, strict=True):
+        checked: Tensor = apply(CHECK_INDEX, indices, attrs=(size, axis))
+        places = checked if places is None else places * size + checked
+    assert places is not None
+    return places
+
+
 RAVEL_INDEX = define_op(
     "ravel_index",
     kernel=_ravel_index_kernel,
@@ -389,6 +400,7 @@ RAVEL_INDEX = define_op(
     n_inputs=None,
     attr_names=("sizes", "axes"),
     vjps=(None,),
+    emit=Expansion(_ravel_index_expand),
     kinds="iu",
     samples=(Sample((_ints(4, size=3), _ints(2, 1, size=5)), ((3, 5), (0, 1))),),
 )

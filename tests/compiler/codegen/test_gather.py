@@ -172,3 +172,13 @@ def test_compiled_take_along_axis_agrees_with_the_eager_one() -> None:
     np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-12)
     with pytest.raises(IndexError, match="is out of range"):
         tl.function(loss)(x, y + 7)
+
+
+def test_compiled_indexing_by_several_tensors_runs_natively() -> None:
+    x = tl.asarray(np.arange(60.0).reshape(3, 4, 5))
+    pick = tl.function(lambda x, i, j: x[i, :, j])
+    i, j = np.array([[0, -1], [2, 1]]), np.array([4, -5], np.int32)
+    found = pick(x, tl.asarray(i), tl.asarray(j)).numpy()
+    assert np.array_equal(found, x.numpy()[i, :, j])
+    with pytest.raises(IndexError, match="index 5 is out of range for axis 2 with size 5"):
+        pick(x, tl.asarray(i), tl.asarray(np.array([5, 0], np.int32)))
