@@ -151,7 +151,7 @@ class ConcreteFunction:
     def result_template(self) -> tuple[Any, list[tuple[int | None, Any]]]:
         """The structure of the results, and its leaves: (position of the output, None) for a
         tensor, else (None, value)."""
-        leaves = [
+        leaves: list[tuple[int | None, Any]] = [
             (leaf.index, None) if type(leaf) is _Output else (None, leaf) for leaf in self._leaves
         ]
         return self._results, leaves

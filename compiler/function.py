@@ -89,25 +89,33 @@ class Function(NativeCallable, Generic[P, R]):
         if concrete is None:
             concrete = self._concrete(call)
         else:
-            if call.key not in self._has_entry:
-                self._add_entry(concrete, call)
+            spelling = call.key, len(args), tuple(kwargs)
+            if spelling not in self._has_entry:
+                self._add_entry(concrete, call, spelling, (args, kwargs))
             self._last = build_matcher(call), len(call.args), concrete
         return concrete.call(call.tensors)
 
-    def _add_entry(self, concrete: ConcreteFunction, call: Call) -> None:
-        """Lets machine code serve further calls of this signature, if it can."""
+    def _add_entry(
+        self,
+        concrete: ConcreteFunction,
+        call: Call,
+        spelling: Hashable,
+        given: tuple[tuple[Any, ...], dict[str, Any]],
+    ) -> None:
+        """Lets machine code serve further calls of this signature, spelled in this way, if it
+        can."""
         with self._lock:
-            if call.key in self._has_entry or len(self._has_entry) >= _ENTRIES:
+            if spelling in self._has_entry or len(self._has_entry) >= _ENTRIES:
                 return
-            self._has_entry[call.key] = False
+            self._has_entry[spelling] = False
             if not native_entry_allowed():
                 return
             from tapeline.compiler.native import function_entry  # loads LLVM
 
-            entry = function_entry(concrete, call, self._entry)
+            entry = function_entry(concrete, call, given, self._entry)
             if entry is not None:
                 set_entry(self, entry)
-                self._has_entry[call.key] = True
+                self._has_entry[spelling] = True
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

@@ -69,11 +69,17 @@ def array_entry(executable: Executable) -> NativeEntry:
 
 
 def function_entry(
-    concrete: ConcreteFunction, call: Call, following: NativeEntry | None
+    concrete: ConcreteFunction,
+    call: Call,
+    given: tuple[tuple[Any, ...], dict[str, Any]],
+    following: NativeEntry | None,
 ) -> NativeEntry | None:
-    """The entry for calls such as `call`; None where only the Python path can serve them."""
-    args = _arguments(concrete, call)
-    if args is None or concrete.writes_cells:
+    """The entry for calls such as `call`, spelled with the arguments `given`; None where only the
+    Python path can serve them."""
+    leaves: list[Any] = []
+    args = _arguments((*given[0], *given[1].values()), leaves)
+    order = _order(leaves, call.tensors)
+    if args is None or order is None or concrete.writes_cells:
         return None
     outputs, structure, builder = _results(concrete)
     captures = tuple(_cell(source) for source in concrete.hidden_inputs)
@@ -90,7 +96,9 @@ def function_entry(
         builder=builder,
         guards=tuple(guards),
         recording=busy_guard(RECORDING),
-        same=_aliases(call.tensors),
+        same=_aliases(leaves),
+        keywords=tuple(given[1]),
+        order=order,
         on_error=executable.fail,
         long_running=is_long(executable),
     )
@@ -106,29 +114,35 @@ def is_long(executable: Executable) -> bool:
     return work >= LONG_WORK
 
 
-def _arguments(concrete: ConcreteFunction, call: Call) -> tuple[ArgSpec, ...] | None:
-    if call.kwargs:
-        return None
-    leaves: list[Any] = []
-    specs = [_argument(value, leaves) for value in call.args]
-    if None in specs or len(leaves) != len(call.tensors):
-        return None
-    if any(mine is not theirs for mine, theirs in zip(leaves, call.tensors, strict=True)):
-        return None
-    return tuple(spec for spec in specs if spec is not None)
+def _arguments(values: Sequence[Any], leaves: list[Any]) -> tuple[ArgSpec, ...] | None:
+    """What stands for the arguments as they are given; the tensors in them join `leaves`."""
+    specs = [_argument(value, leaves) for value in values]
+    return None if None in specs else tuple(spec for spec in specs if spec is not None)
+
+
+def _order(leaves: Sequence[Any], tensors: Sequence[Any]) -> tuple[int, ...] | None:
+    """Which of the leaves each input of the trace is; None where one is not among them, such as a
+    default value."""
+    first: dict[int, int] = {}
+    for position, leaf in enumerate(leaves):
+        first.setdefault(id(leaf), position)
+    order = tuple(first.get(id(tensor), -1) for tensor in tensors)
+    return None if -1 in order or len(order) != len(leaves) else order
 
 
 def _argument(value: Any, leaves: list[Any]) -> ArgSpec | None:
     """What stands for an argument or an item of one; None where only the Python path can tell. The
-    tensors in it join `leaves`, in the order of the trace's inputs."""
+    tensors in it join `leaves`, a dict's in the order of its sorted keys."""
     kind = type(value)
     if kind is Tensor or kind is np.ndarray:
         if canonical_dtype(value.dtype) is not value.dtype:
             return None
         leaves.append(value)
         return ArgSpec("value", value.dtype, value.shape)
-    if is_unique(value):
+    if is_unique(value) or kind is str:
         return ArgSpec("object", value=value)
+    if kind is float or (kind is int and -(2**63) <= value < 2**63):
+        return ArgSpec("constant", value=value)
     container, keys = _CONTAINERS.get(kind), _keys(value)
     if container is None or keys is None or len(value) > _ITEMS:
         return None

@@ -5,6 +5,7 @@ No Python code runs while they are checked, so what is read stays as it is until
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,8 +78,8 @@ class EntryChecks:
         """Number of arguments, no keywords, guards, then each argument."""
         spec, fn = self.spec, self.fn
         count = fn.value(f"and i64 %nargsf, {2**63 - 1}")
-        self.require_equal("i64", count, len(spec.args))
-        self.require_equal("ptr", "%kwnames", "null")
+        self.require_equal("i64", count, len(spec.args) - len(spec.keywords))
+        self.check_keywords()
         for number, guard in enumerate(spec.guards):
             place = self.address(f"py_{spec.name}_guard{number}", guard.address)
             self.kept.append(guard.holder)
@@ -89,6 +90,21 @@ class EntryChecks:
         for number, arg in enumerate(spec.args):
             self.check_argument(arg, fn.load("ptr", fn.offset("%args", 8 * number)))
         self.check_same()
+        if spec.order is not None:
+            self.checked = [self.checked[number] for number in spec.order]
+
+    def check_keywords(self) -> None:
+        """The names of the keyword arguments, in the order of the call."""
+        fn, keywords = self.fn, self.spec.keywords
+        if not keywords:
+            self.require_equal("ptr", "%kwnames", "null")
+            return
+        self.require(fn.compare("ne", "%kwnames", "null", "ptr"))
+        count = self.field("%kwnames", layout.VAR_SIZE, "i64")
+        self.require_equal("i64", count, len(keywords))
+        for number, name in enumerate(keywords):
+            given = self.field("%kwnames", layout.TUPLE_ITEMS + 8 * number)
+            self.require_equal("ptr", given, self.object(name))
 
     def check_same(self) -> None:
         """Which tensors and arrays are one object, where it matters."""
@@ -127,7 +143,9 @@ class EntryChecks:
         if arg.kind == "object":
             self.require_equal("ptr", argument, self.object(arg.value))
         elif arg.kind in ("float", "int"):
-            self.check_number(arg.kind, argument)
+            self.checked.append((True, self.check_number(arg.kind, argument)))
+        elif arg.kind == "constant":
+            self.check_constant(arg.value, argument)
         elif arg.kind in ("tuple", "list"):
             self.check_row(arg, argument)
         elif arg.kind == "dict":
@@ -214,8 +232,17 @@ class EntryChecks:
         fn.jump(f"free{number}")
         fn.label(f"free{number}")
 
-    def check_number(self, kind: str, argument: str) -> None:
-        """A Python float, or an int that fits; its value goes to the stack."""
+    def check_constant(self, value: float, argument: str) -> None:
+        """A Python number with this value."""
+        kind = "float" if isinstance(value, float) else "int"
+        place = self.check_number(kind, argument)
+        bits = value
+        if isinstance(value, float):
+            bits = int.from_bytes(struct.pack("<d", value), "little", signed=True)
+        self.require_equal("i64", self.fn.load("i64", place), int(bits))
+
+    def check_number(self, kind: str, argument: str) -> str:
+        """A Python float, or an int that fits; where on the stack its value is."""
         fn = self.fn
         builtin: type = float if kind == "float" else int
         wanted = self.object(builtin, f"py_{kind}_type")
@@ -231,7 +258,7 @@ class EntryChecks:
             )
             self.require_equal("i32", fn.load("i32", overflow, 4), 0)
             fn.store("i64", value, place)
-        self.checked.append((True, place))
+        return place
 
     def check_array(self, array: str, dtype: DType | None, shape: Shape) -> None:
         """An ndarray of this dtype and shape, aligned, C-contiguous, in native byte order."""

@@ -13,7 +13,7 @@ from tapeline.compiler.codegen import layout
 from tapeline.runtime.spec import DType, Shape
 
 ArgKind: TypeAlias = Literal[
-    "tensor", "array", "value", "float", "int", "object", "tuple", "list", "dict"
+    "tensor", "array", "value", "float", "int", "constant", "object", "tuple", "list", "dict"
 ]
 ContainerKind: TypeAlias = Literal["tuple", "list", "dict"]
 OutKind: TypeAlias = Literal["tensor", "array", "store", "object"]
@@ -28,13 +28,14 @@ class ArgSpec:
     "value": either of them. "tuple", "list", "dict": a container of exactly that type, with these
     items (and keys, in this order; `order` tells in which order its tensors are counted).
     "float", "int": a Python number, passed on as float64 or int64. "object": this very object.
+    "constant": a float with the bits of `value`, or an int that equals it.
     """
 
     kind: ArgKind
     dtype: DType | None = None
     shape: Shape = ()
     value: Any = None
-    """The object, for kind "object"."""
+    """For kinds "object" and "constant"."""
     items: tuple[ArgSpec, ...] = ()
     keys: tuple[Any, ...] = ()
     order: tuple[int, ...] = ()
@@ -95,12 +96,14 @@ class EntrySpec:
     """What one native entry serves.
 
     The code that it runs is `i64 @<run>(ptr)`: it gets an array of pointers to the data of the args
-    (kind "object" left out), then the captures, then the outputs (kind "object" left out), and
-    returns 0. At any other status the outputs are dropped and `on_error` is called with the status;
-    it should raise. Without `on_error` the slow path is called, which does the work again.
+    (what is only compared left out; in the order `order`, if given), then the captures, then the
+    outputs (kind "object" left out), and returns 0. At any other status the outputs are dropped and
+    `on_error` is called with the status; it should raise. Without `on_error` the slow path is
+    called, which does the work again.
     """
 
     args: tuple[ArgSpec, ...]
+    """Positional ones, then those with the names `keywords`."""
     outputs: tuple[OutSpec, ...]
     tensor_class: type
     captures: tuple[CellSpec, ...] = ()
@@ -114,6 +117,8 @@ class EntrySpec:
     same: tuple[int, ...] | None = None
     """Per tensor or array among the args, the number of the first one that is the same object;
     None: nobody cares."""
+    keywords: tuple[str, ...] = ()
+    order: tuple[int, ...] | None = None
     long_running: bool = False
     """The GIL is released while the code runs, so it must not call Python."""
     run: str = "run"

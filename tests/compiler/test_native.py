@@ -87,3 +87,37 @@ def test_gradients_through_container_calls() -> None:
         loss = compiled({"w": w})["loss"]
     gradient: Any = tape.gradient(loss, w)
     np.testing.assert_array_equal(gradient.numpy(), [2.0, 4.0])
+
+
+def test_keywords_defaults_and_constants_are_served() -> None:
+    def plain(x: Any, scale: float = 2.0, *, shift: Any = None, name: str = "n") -> Any:
+        return x * scale if shift is None else x * scale + shift
+
+    compiled: Any = tl.function(plain)
+    x, y = tl.asarray([1.0, 2.0]), tl.asarray([10.0, 20.0])
+    spellings: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((x,), {}),
+        ((x, 0.5), {}),
+        ((x,), {"scale": 0.5}),
+        ((x,), {"shift": y}),
+        ((), {"shift": x, "x": y}),
+        ((), {"x": y, "shift": x}),
+        ((x, 1000), {"name": "m"}),
+        ((x, -0.0), {}),
+        ((x, 0.0), {}),
+    ]
+    for _ in range(4):
+        for args, kwargs in spellings:
+            actual, expected = compiled(*args, **kwargs).numpy(), plain(*args, **kwargs).numpy()
+            np.testing.assert_array_equal(actual, expected)
+            np.testing.assert_array_equal(np.signbit(actual), np.signbit(expected))
+    assert sum(compiled._has_entry.values()) == 8
+    with pytest.raises(TypeError, match=r"unexpected|wrong"):
+        compiled(x, wrong=1)
+
+
+def test_a_default_that_is_a_tensor_is_left_to_python() -> None:
+    default = tl.asarray([1.0])
+    compiled: Any = tl.function(lambda x, y=default: x + y)
+    for _ in range(4):
+        np.testing.assert_array_equal(compiled(tl.asarray([2.0])).numpy(), [3.0])

@@ -482,6 +482,28 @@ def test_python_numbers() -> None:
     assert is_slow(function(1, 1))
 
 
+def test_constants() -> None:
+    arguments = (ArgSpec("constant", value=-0.0), ArgSpec("constant", value=1000))
+    outputs = (OutSpec("object", target="served"),)
+    function = callee(
+        EntrySpec(arguments, outputs, Tensor), "define i64 @run(ptr %d) {\nret i64 0\n}"
+    )
+    assert function(-0.0, 1000) == "served"
+    assert function(-0.0, int("1000")) == "served"
+    for other in ((0.0, 1000), (-0.0, 1001), (-0.0, 1000.0), (0, 1000), (-0.0, 2**70)):
+        assert is_slow(function(*other))
+
+
+def test_keywords(x: Tensor) -> None:
+    y = wrap(np.ones(4, np.float32))
+    leaf = ArgSpec("tensor", F4, (4,))
+    spec = EntrySpec((leaf, leaf), TENSOR_SPEC.outputs, Tensor, keywords=("second",), order=(1, 0))
+    function = callee(spec, AXPB.format(a=0, b=2, status=0))
+    np.testing.assert_array_equal(function(y, second=x)._value, [1, 3, 5, 7])
+    for args, kwargs in (((y, x), {}), ((y,), {"first": x}), ((), {"a": y, "second": x})):
+        assert is_slow(function(*args, **kwargs))
+
+
 def test_which_arguments_are_the_same_object(x: Tensor) -> None:
     arguments = (TENSOR_SPEC.args[0],) * 2
     run = AXPB.format(a=0, b=2, status=0)
