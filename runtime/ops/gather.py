@@ -154,6 +154,7 @@ TAKE_GRAD = define_op(
         Sample(((2, 5, 3), _ints(5, size=3)), (1, 3)),
         Sample(((2,), _ints(size=3)), (1, 3)),
     ),
+    ulp=(4.0, 4.0),
 )
 """Elements added up by index along an axis of `size`: the transpose of `take`."""
 

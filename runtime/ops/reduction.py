@@ -93,6 +93,7 @@ SUM = define_op(
     identity=0.0,
     kinds=ANY_KIND,
     samples=SAMPLES + _EMPTY_SAMPLES,
+    ulp=(4.0, 4.0),
 )
 
 
@@ -192,6 +193,7 @@ PROD = define_op(
     kinds=ANY_KIND,
     domain=(-2.0, 2.0),
     samples=SAMPLES + _EMPTY_SAMPLES,
+    ulp=(8.0, 8.0),
 )
 
 

@@ -82,6 +82,7 @@ MEAN = define_op(
     emit=Expansion(_mean_expand),
     kinds="biufc",
     samples=(*_SHAPES, Sample(((),), ((), False)), Sample(((0, 3),), ((0,), False))),
+    ulp=(4.0, 4.0),
 )
 
 
@@ -188,6 +189,7 @@ VAR = define_op(
     emit=Expansion(_var_expand),
     kinds="biuf",
     samples=(*_VAR_SAMPLES, Sample(((2,),), ((0,), False, 0.5))),
+    ulp=(8.0, 8.0),
 )
 
 STD = define_op(
@@ -200,6 +202,7 @@ STD = define_op(
     emit=Expansion(_std_expand),
     kinds="biuf",
     samples=_VAR_SAMPLES,
+    ulp=(8.0, 8.0),
 )
 
 
