@@ -17,7 +17,10 @@ from tapeline.runtime.op import Attrs, Op, Pointwise
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
-FINER: dict[str, np.dtype[Any]] = {"float32": np.dtype(np.float64), "float64": np.dtype(np.longdouble)}
+FINER: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype(np.float64),
+    "float64": np.dtype(np.longdouble),
+}
 NUMPY_ULP = 4.0
 """What NumPy's own kernels may be off; counts where no finer dtype gives the exact result."""
 
