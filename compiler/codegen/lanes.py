@@ -88,9 +88,9 @@ class _Strip:
         plan = self.sweep.plan
         for number in range(len(plan.passes)):
             self._pass(number)
-        for value, operand in plan.row_stores:
-            for group in range(self.groups):
-                x = self._row_value(value, group)
+        for group in range(self.groups):
+            results = [self._row_value(value, group) for value, _ in plan.row_stores]
+            for x, (_, operand) in zip(results, plan.row_stores, strict=True):
                 self.sweep.store(x, operand, self.bases, self._index(group), self.mask)
 
     def _index(self, group: int) -> Index:

@@ -38,10 +38,11 @@ class RowSweep(Sweep):
             fixed = {v: self.f.splat(self.row_value(v, known, read), self.lanes) for v in rows}
             reduced = self._pass(number, bases, fixed)
             known.update(zip(this.reductions, reduced, strict=True))
-        for value, operand in self.plan.row_stores:
+        results = [self.row_value(value, known, read) for value, _ in self.plan.row_stores]
+        for x, (_, operand) in zip(results, self.plan.row_stores, strict=True):
             pointer = bases[operand]
             assert isinstance(pointer, str)
-            self.f.store(self.row_value(value, known, read), pointer)
+            self.f.store(x, pointer)
 
     def _pass(self, number: int, bases: Bases, fixed: dict[int, Value]) -> list[Value]:
         """Emits a pass; returns what it reduces, as scalars."""

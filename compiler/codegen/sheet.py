@@ -220,7 +220,8 @@ class SheetSweep(LaneSweep):
         ):
             state = total.state(f, self._read(room, index))
             known[value] = total.reducer.result(f, state)
-        for value, operand in self.plan.row_stores:
-            x = self._known_row(value, known, bases, index, mask)
+        stores = self.plan.row_stores
+        results = [self._known_row(value, known, bases, index, mask) for value, _ in stores]
+        for x, (_, operand) in zip(results, stores, strict=True):
             self.store(x, operand, bases, index, mask)
         return []

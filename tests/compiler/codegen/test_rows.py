@@ -41,3 +41,21 @@ def test_softmax_agrees_with_numpy(shape: tuple[int, ...], axis: int, target: Ta
     first = out.copy()
     runner.run([x, out], harness.odd_chunks)
     assert (first == out).all()
+
+
+@pytest.mark.parametrize("shape", [(5, 40), (40, 5)])
+def test_a_row_input_is_read_before_an_output_overwrites_it(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(2)
+    x, scale, other = rng.random(shape), rng.random(shape[0]), np.zeros(shape[0])
+    f8 = np.dtype(np.float64)
+    steps = (
+        Step("sum", f8, (0,)),
+        harness.map_step(f8, (1, 1), lambda b, s, t: b.mul(s, t), "square"),
+    )
+    rows = harness.operand_of(scale, shape, (1,))
+    operands = (harness.operand_of(x, shape), rows, rows, rows)
+    nest = Nest(shape, (1,), operands, 2, steps, (2, 3), ((1, 2),))
+    squared = scale**2
+    harness.Runner(nest).run([x, scale, scale, other])
+    np.testing.assert_allclose(scale, x.sum(1))
+    np.testing.assert_allclose(other, squared)
