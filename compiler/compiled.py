@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tapeline.compiler.autodiff import control as _control  # noqa: F401  # gives loops gradients
 from tapeline.compiler.autodiff.joint import Joint, build_joint, is_differentiable_kind
 from tapeline.compiler.autodiff.pair import Pair, build_pair
 from tapeline.compiler.codegen.layout import native_entry_allowed
