@@ -11,7 +11,7 @@ from tests.compiler.codegen import harness
 
 import tapeline as tl
 from tapeline.compiler.codegen.along import emit_indexed
-from tapeline.compiler.codegen.gather import TakeShape
+from tapeline.compiler.codegen.gather import RowMode, TakeShape
 from tapeline.compiler.codegen.target import Target
 
 Array = np.ndarray[Any, Any]
@@ -78,9 +78,10 @@ def test_take_along_axis_and_its_transpose(
     sums = np.zeros_like(source)
     for o, i, k in np.ndindex(indices.shape):
         sums[o, indices[o, i, k], k] += expected[o, i, k]
-    for mode, first, wanted in (
+    cases: tuple[tuple[RowMode, Array, Array], ...] = (
         ("take_along_axis", source, expected), ("take_along_axis_grad", expected, sums),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for mode, first, wanted in cases:
         shape = TakeShape(source.dtype, indices.dtype, outer, size, count, inner, mode)
         runner = harness.Runner(emit_indexed(shape, target, "along"), target)
         for split in (None, harness.odd_chunks):
