@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
+import time
 import types
+import warnings
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -20,9 +24,18 @@ from tapeline.compiler.codegen.native_call import (
     set_entry,
 )
 from tapeline.compiler.concrete import ConcreteFunction, trace
+from tapeline.compiler.frontend.location import is_library_code
+from tapeline.compiler.frontend.retraces import (
+    MAX_WARNINGS,
+    WARN_AFTER,
+    Explanation,
+    TraceRecord,
+    check_allowed,
+    compare,
+)
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
 from tapeline.runtime import nest
-from tapeline.runtime.errors import ArgumentTypeError
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import wrap
 
@@ -30,6 +43,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+MAX_TRACES = 256
+"""How many traces a function keeps, unless it is told otherwise."""
 _ENTRIES = 8
 """Signatures per function that native entries serve."""
 
@@ -47,7 +62,14 @@ class Function(NativeCallable, Generic[P, R]):
     __name__: str
     __wrapped__: Callable[P, R]
 
-    def __init__(self, python_function: Callable[P, R], name: str | None = None) -> None:
+    def __init__(
+        self,
+        python_function: Callable[P, R],
+        name: str | None = None,
+        max_traces: int = MAX_TRACES,
+    ) -> None:
+        if max_traces < 1:
+            raise ArgumentError(f"function: max_traces must be at least 1, got {max_traces}")
         if not callable(python_function):
             raise ArgumentTypeError(
                 f"function: expected a function, got {type(python_function).__name__} "
@@ -68,6 +90,10 @@ class Function(NativeCallable, Generic[P, R]):
         self._lock = threading.RLock()
         self._cache: dict[Hashable, ConcreteFunction] = {}
         self._trace_count = 0
+        self._max_traces = max_traces
+        self._records: list[TraceRecord] = []
+        self._new_in_a_row = 0
+        self._warnings = 0
         self._has_entry: dict[Hashable, bool] = {}
         self._entry: NativeEntry | None = None
         self._slow = self._call
@@ -89,6 +115,7 @@ class Function(NativeCallable, Generic[P, R]):
         if concrete is None:
             concrete = self._concrete(call)
         else:
+            self._new_in_a_row = 0
             spelling = call.key, len(args), tuple(kwargs)
             if spelling not in self._has_entry:
                 self._add_entry(concrete, call, spelling, (args, kwargs))
@@ -127,11 +154,43 @@ class Function(NativeCallable, Generic[P, R]):
         with self._lock:
             found = self._cache.get(call.key)
             if found is None:
-                found = trace(self._python_function, self._name, self._signature, call)
-                self._trace_count += 1
+                found = self._trace(call)
                 if not found.depends_on_trace:
                     self._cache[call.key] = found
+                    self._drop_oldest()
             return found
+
+    def _trace(self, call: Call) -> ConcreteFunction:
+        record = compare(self._trace_count + 1, self._signature.describe(call), self._records)
+        check_allowed(self._name, record)
+        start = time.perf_counter()
+        found = trace(self._python_function, self._name, self._signature, call)
+        self._trace_count += 1
+        self._records.append(replace(record, seconds=time.perf_counter() - start))
+        self._warn_of_storm()
+        return found
+
+    def _warn_of_storm(self) -> None:
+        """Says once or twice that every call is traced."""
+        self._new_in_a_row += 1
+        if self._new_in_a_row < WARN_AFTER or self._warnings >= MAX_WARNINGS:
+            return
+        self._warnings += 1
+        self._new_in_a_row = 0
+        record = self._records[-1]
+        warnings.warn(
+            f"{self._name} was traced in {WARN_AFTER} calls in a row, and a call that is traced is "
+            f"slow. In the last one {record.reason}. To avoid it, {record.repair}; "
+            f"{self._name}.explain() lists all traces",
+            stacklevel=_frames_of_ours(),
+        )
+
+    def _drop_oldest(self) -> None:
+        """Keeps at most `max_traces` traces: those added last."""
+        while len(self._cache) > self._max_traces:
+            self._cache.pop(next(iter(self._cache)))
+            set_entry(self, None)
+            self._has_entry.clear()
 
     # ---- functions as objects
 
@@ -170,6 +229,19 @@ class Function(NativeCallable, Generic[P, R]):
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
         return self._cache.get(call.key) or self._concrete(call)
 
+    def explain(self) -> Explanation:
+        """Every trace that was made, with its reason and how to avoid it.
+
+        Examples
+        --------
+        >>> import tapeline as tl
+        >>> f = tl.function(lambda x: x * 2)
+        >>> y = f(tl.asarray([1.0, 2.0])), f(tl.asarray([1.0, 2.0, 3.0]))
+        >>> f.explain()[1].reason
+        'x was float64[2], is float64[3]'
+        """
+        return Explanation(self._name, self._records)
+
     def cache_clear(self) -> None:
         """Forgets all traces."""
         with self._lock:
@@ -182,6 +254,14 @@ class Function(NativeCallable, Generic[P, R]):
 enable_native_calls(Function)
 
 
+def _frames_of_ours() -> int:
+    """How many frames lie between a warning and the user's line."""
+    frame, depth = sys._getframe(1), 1
+    while frame is not None and is_library_code(frame.f_code):
+        frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]  # None ends the loop
+    return depth
+
+
 def _stand_in(leaf: Any) -> Any:
     if isinstance(leaf, TensorSpec):
         shape = leaf.static_shape
@@ -192,11 +272,17 @@ def _stand_in(leaf: Any) -> Any:
 @overload
 def function(python_function: Callable[P, R], /) -> Function[P, R]: ...
 @overload
-def function(*, name: str | None = ...) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+def function(
+    *, name: str | None = ..., max_traces: int = ...
+) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 
 
 def function(
-    python_function: Callable[P, R] | None = None, /, *, name: str | None = None
+    python_function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    max_traces: int = MAX_TRACES,
 ) -> Function[P, R] | Callable[[Callable[P, R]], Function[P, R]]:
     """The function, traced into a graph once per signature and compiled.
 
@@ -210,6 +296,8 @@ def function(
         What to compile. Use as a decorator, with or without options.
     name : str, optional
         What graphs and messages call it; the function's own name by default.
+    max_traces : int
+        How many traces are kept; the oldest is dropped beyond that.
 
     Returns
     -------
@@ -233,5 +321,5 @@ def function(
     1
     """
     if python_function is None:
-        return lambda wrapped: Function(wrapped, name)
-    return Function(python_function, name)
+        return lambda wrapped: Function(wrapped, name, max_traces)
+    return Function(python_function, name, max_traces)

@@ -68,5 +68,13 @@ class LoopLimitError(TapelineError, RuntimeError):
     """
 
 
+class RetraceError(TapelineError, RuntimeError):
+    """A function would be traced where `tl.no_retrace()` forbids it.
+
+    Mistake: a call with a new shape in a loop that was meant to be warm.
+    Repair: the one that the message names, or a call with that signature before the block.
+    """
+
+
 class GraphError(TapelineError, ValueError):
     """A graph that breaks a rule of `verify_graph`, or text that is no graph."""

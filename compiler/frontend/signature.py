@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +103,49 @@ class Signature:
             paths.extend(_paths(value, name))
         return paths
 
+    def describe(self, call: Call) -> dict[str, str]:
+        """What each leaf of a call is, by the name people use."""
+        found: dict[str, str] = {}
+        first: dict[int, str] = {}
+        for position, value in enumerate(call.args):
+            named = position < len(self.names)
+            name = self.names[position] if named else f"args[{position - len(self.names)}]"
+            _describe(value, name, found, first)
+        for name, value in call.kwargs.items():
+            _describe(value, name, found, first)
+        return found
+
+
+def _describe(value: Any, name: str, found: dict[str, str], first: dict[int, str]) -> None:
+    if is_tensor_leaf(value):
+        before = first.setdefault(id(value), name)
+        shape = ", ".join(map(str, value.shape))
+        text = f"{canonical_dtype(value.dtype).name}[{shape}]"
+        found[name] = text if before == name else f"same as {before}"
+    elif value is None or nest.is_leaf(value):
+        text = repr(value)
+        found[name] = text if len(text) <= 40 else text[:37] + "..."
+    else:
+        children = list(_children(value, name))
+        if not children:
+            found[name] = f"empty {type(value).__name__}"
+        for child_name, child in children:
+            _describe(child, child_name, found, first)
+
+
+def _children(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The parts of a container, with their names."""
+    if isinstance(value, dict):
+        for key in ordered_keys(value) if type(value) is dict else value:
+            yield f"{name}[{key!r}]", value[key]
+    elif isinstance(value, list | tuple):
+        fields = getattr(value, "_fields", None)
+        for index, child in enumerate(value):
+            yield f"{name}.{fields[index]}" if fields else f"{name}[{index}]", child
+    elif value is not None:
+        for field_name in value.__dataclass_fields__:
+            yield f"{name}.{field_name}", getattr(value, field_name)
+
 
 def is_tensor_leaf(x: Any) -> bool:
     """Whether an argument becomes an input of the graph."""
@@ -112,18 +155,7 @@ def is_tensor_leaf(x: Any) -> bool:
 def _paths(value: Any, name: str) -> list[str]:
     if nest.is_leaf(value):
         return [name] if is_tensor_leaf(value) else []
-    found: list[str] = []
-    if isinstance(value, dict):
-        for key in ordered_keys(value) if type(value) is dict else value:
-            found += _paths(value[key], f"{name}[{key!r}]")
-    elif isinstance(value, list | tuple):
-        fields = getattr(value, "_fields", None)
-        for index, child in enumerate(value):
-            found += _paths(child, f"{name}.{fields[index]}" if fields else f"{name}[{index}]")
-    elif value is not None:
-        for field_name in value.__dataclass_fields__:
-            found += _paths(getattr(value, field_name), f"{name}.{field_name}")
-    return found
+    return [path for part, child in _children(value, name) for path in _paths(child, part)]
 
 
 def ordered_keys(table: dict[Any, Any]) -> tuple[Any, ...]:

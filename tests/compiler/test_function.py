@@ -61,7 +61,7 @@ def test_python_values_are_told_apart_by_type_and_sign() -> None:
         return x * k
 
     x = tl.asarray([1.0])
-    for k in (1, True, 1.0, 0.0, -0.0, float("nan"), float("nan"), 1, -0.0):
+    for k in (1, True, 1.0, 1, 0.0, -0.0, float("nan"), float("nan"), 1, -0.0):
         f(x, k)
     assert [repr(k) for k in seen] == ["1", "True", "1.0", "0.0", "-0.0", "nan"]
 
@@ -141,7 +141,8 @@ def test_arrays_of_any_layout_give_numpys_result(rng: np.random.Generator) -> No
 
     whole = rng.standard_normal((6, 8, 4))
     for view in (whole, whole.T, whole[::-1, ::2], whole[:, 3], whole[..., 1:1], whole[2, 3, 1:]):
-        np.testing.assert_array_equal(f(view).numpy(), view * 2 + 1)
+        for _ in range(3):
+            np.testing.assert_array_equal(f(view).numpy(), view * 2 + 1)
 
 
 def test_outside_tensors_are_captured_once_in_order_of_use() -> None:
