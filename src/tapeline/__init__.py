@@ -22,6 +22,23 @@ from tapeline.runtime.dtypes import uint8 as uint8
 from tapeline.runtime.dtypes import uint16 as uint16
 from tapeline.runtime.dtypes import uint32 as uint32
 from tapeline.runtime.dtypes import uint64 as uint64
+from tapeline.runtime.gradients.classic import gradients_function as gradients_function
+from tapeline.runtime.gradients.classic import implicit_gradients as implicit_gradients
+from tapeline.runtime.gradients.classic import (
+    implicit_value_and_gradients as implicit_value_and_gradients,
+)
+from tapeline.runtime.gradients.classic import make_vjp as make_vjp
+from tapeline.runtime.gradients.classic import (
+    value_and_gradients_function as value_and_gradients_function,
+)
+from tapeline.runtime.gradients.forward import hvp as hvp
+from tapeline.runtime.gradients.forward import jvp as jvp
+from tapeline.runtime.gradients.forward import linearize as linearize
+from tapeline.runtime.gradients.functional import grad as grad
+from tapeline.runtime.gradients.functional import value_and_grad as value_and_grad
+from tapeline.runtime.gradients.functional import vjp as vjp
+from tapeline.runtime.gradients.jacobians import hessian as hessian
+from tapeline.runtime.gradients.jacobians import jacobian as jacobian
 from tapeline.runtime.ops import assignment as _assignment  # noqa: F401  # for x[key]
 from tapeline.runtime.ops.arithmetic import add as add
 from tapeline.runtime.ops.arithmetic import divide as divide
