@@ -11,6 +11,7 @@ import numpy as np
 
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
+from tapeline.compiler.frontend.convert.entry import run_converted
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime import nest
@@ -237,9 +238,13 @@ def _as_input(value: Any) -> Tensor:
 
 
 def trace(
-    function: Callable[..., Any], name: str, signature: Signature, call: Call
+    function: Callable[..., Any],
+    name: str,
+    signature: Signature,
+    call: Call,
+    autograph: bool = True,
 ) -> ConcreteFunction:
-    """Runs the function once on symbolic tensors.
+    """Runs the function once on symbolic tensors, with its control flow converted if `autograph`.
 
     Raises
     ------
@@ -262,7 +267,10 @@ def trace(
     containers = [nest.flatten(value) for value in (*args, *kwargs.values())]
     try:
         with graph.tracing():
-            results = function(*args, **kwargs)
+            if autograph:
+                results = run_converted(graph, function, args, kwargs)
+            else:
+                results = function(*args, **kwargs)
             _check_containers(name, signature, (*args, *kwargs.values()), containers)
             leaves = _take_results(graph, results)
     finally:

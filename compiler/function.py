@@ -67,6 +67,7 @@ class Function(NativeCallable, Generic[P, R]):
         python_function: Callable[P, R],
         name: str | None = None,
         max_traces: int = MAX_TRACES,
+        autograph: bool = True,
     ) -> None:
         if max_traces < 1:
             raise ArgumentError(f"function: max_traces must be at least 1, got {max_traces}")
@@ -84,6 +85,7 @@ class Function(NativeCallable, Generic[P, R]):
             )
         functools.update_wrapper(self, python_function)
         self._python_function = python_function
+        self._autograph = autograph
         own_name = getattr(python_function, "__name__", type(python_function).__name__)
         self._name: str = name or str(own_name)
         self._signature = Signature(python_function, self._name)
@@ -164,7 +166,7 @@ class Function(NativeCallable, Generic[P, R]):
         record = compare(self._trace_count + 1, self._signature.describe(call), self._records)
         check_allowed(self._name, record)
         start = time.perf_counter()
-        found = trace(self._python_function, self._name, self._signature, call)
+        found = trace(self._python_function, self._name, self._signature, call, self._autograph)
         self._trace_count += 1
         self._records.append(replace(record, seconds=time.perf_counter() - start))
         self._warn_of_storm()
@@ -273,7 +275,7 @@ def _stand_in(leaf: Any) -> Any:
 def function(python_function: Callable[P, R], /) -> Function[P, R]: ...
 @overload
 def function(
-    *, name: str | None = ..., max_traces: int = ...
+    *, name: str | None = ..., max_traces: int = ..., autograph: bool = ...
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 
 
@@ -283,6 +285,7 @@ def function(
     *,
     name: str | None = None,
     max_traces: int = MAX_TRACES,
+    autograph: bool = True,
 ) -> Function[P, R] | Callable[[Callable[P, R]], Function[P, R]]:
     """The function, traced into a graph once per signature and compiled.
 
@@ -298,6 +301,10 @@ def function(
         What graphs and messages call it; the function's own name by default.
     max_traces : int
         How many traces are kept; the oldest is dropped beyond that.
+    autograph : bool
+        Whether `if`, `while`, `for` and their kin over tensors become part of the graph, here and
+        in the functions that it calls. That needs the source; without it, or with False, a tensor
+        as a condition is an error.
 
     Returns
     -------
@@ -321,5 +328,5 @@ def function(
     1
     """
     if python_function is None:
-        return lambda wrapped: Function(wrapped, name, max_traces)
-    return Function(python_function, name, max_traces)
+        return lambda wrapped: Function(wrapped, name, max_traces, autograph)
+    return Function(python_function, name, max_traces, autograph)

@@ -76,5 +76,13 @@ class RetraceError(TapelineError, RuntimeError):
     """
 
 
+class UndefinedVariableError(TracingError, UnboundLocalError):
+    """A variable was used that has a value only on one path, and a tensor decides which path runs.
+
+    Mistake: `if x.sum() > 0: y = x` and then `return y`.
+    Repair: give the variable a value before the `if`, or in both branches.
+    """
+
+
 class GraphError(TapelineError, ValueError):
     """A graph that breaks a rule of `verify_graph`, or text that is no graph."""

@@ -103,13 +103,23 @@ def promote(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     if not weak_b:
         b = as_tensor(b, None, op.name)
     dtype = promoted_dtype(
-        type(a) if weak_a else a._value.dtype, type(b) if weak_b else b._value.dtype
+        type(a) if weak_a else dtype_or_weak(a), type(b) if weak_b else dtype_or_weak(b)
     )
     dtype = accepted_dtype(op, dtype)
     return (
         constant(a, dtype) if weak_a else cast_tensor(a, dtype),
         constant(b, dtype) if weak_b else cast_tensor(b, dtype),
     )
+
+
+def dtype_or_weak(x: Tensor) -> Any:
+    """The dtype of a tensor; the Python type where a trace holds a Python number in it."""
+    value = x._value
+    if BUSY[0]:
+        weak = getattr(value, "weak", None)
+        if weak is not None:
+            return weak
+    return value.dtype
 
 
 def promote_one(op: Op, a: Any) -> Tensor:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,28 @@ from tapeline.compiler.ir.location import Location
 from tapeline.runtime.dispatch import STATE, push_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError
 from tapeline.runtime.op import Attrs, Op, get_op
+from tapeline.runtime.operators import WEAK_TYPES
 from tapeline.runtime.record import Node
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, adoption, wrap
 
+if TYPE_CHECKING:
+    from tapeline.compiler.frontend.convert.reads import Reads
+
 _ndarray = np.ndarray
+_PYTHON_TYPES: dict[Any, type] = {
+    np.dtype(kind): kind for kind in (bool, int, float, complex)
+}  # fmt: skip
+_NUMBER_OPS = frozenset(
+    {
+        "abs", "add", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
+        "bitwise_right_shift", "bitwise_xor", "cast", "divide", "equal", "floor_divide", "greater",
+        "greater_equal", "less", "less_equal", "logical_not", "multiply", "negative", "not_equal",
+        "positive", "power", "remainder", "subtract", "where",
+    }
+)  # fmt: skip
+"""What Python does with numbers. On numbers that a trace holds in tensors these give such numbers
+again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +91,8 @@ class CapturingGraph(Graph):
     """
 
     __slots__ = (
-        "_by_source", "_constant_cells", "captures", "is_open", "location", "outer", "resources",
+        "_by_source", "_constant_cells", "_numbers", "captures", "is_block", "is_open",
+        "location", "outer", "reads", "resources",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
@@ -82,11 +100,16 @@ class CapturingGraph(Graph):
         self.captures: list[Capture] = []
         self.resources: dict[int, Resource] = {}
         self.is_open = False
+        self.is_block = False
+        """Whether it is a branch or a body, which runs or not as a tensor says."""
         self.outer: CapturingGraph | None = None
         self.location: Location | None = None
         """Where new nodes come from; None: find the user's line."""
         self._by_source: dict[int, Capture] = {}
         self._constant_cells: dict[int, Tensor] = {}
+        self._numbers: set[int] = set()
+        self.reads: Reads | None = None
+        """What the trace reads besides tensors; None where nobody asks."""
 
     @contextmanager
     def tracing(self) -> Iterator[None]:
@@ -106,6 +129,7 @@ class CapturingGraph(Graph):
             self.is_open = False
             STATE.active, STATE.open, STATE.stopped = saved
             self._constant_cells.clear()
+            self._numbers.clear()
 
     def placeholder_tensor(self, spec: TensorSpec, name: str | None = None) -> Tensor:
         """A new input of the graph as a tensor."""
@@ -239,6 +263,8 @@ class CapturingGraph(Graph):
         if isinstance(source, _ndarray) and source.ndim:
             return self._capture_array(tensor, source)
         self._constant_cells[id(tensor)] = tensor
+        if type(source) in WEAK_TYPES:
+            self._numbers.add(id(tensor))
         return tensor
 
     def _capture_array(self, tensor: Tensor, source: npt.NDArray[Any]) -> Tensor:

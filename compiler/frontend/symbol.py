@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 class Symbol:
     """Stands for the value of one node of a graph that is being traced. It has no elements."""
 
-    __slots__ = ("__weakref__", "dtype", "graph", "id", "shape")
+    __slots__ = ("__weakref__", "dtype", "graph", "id", "shape", "weak")
+
+    weak: type | None
+    """Set where it stands for a Python number: such a tensor promotes as the number would."""
 
     def __init__(self, graph: CapturingGraph, node: int, spec: TensorSpec) -> None:
         self.graph = graph
         self.id = node
         self.shape: Shape = spec.static_shape
         self.dtype: DType = spec.dtype
+        self.weak = None
 
     @property
     def ndim(self) -> int:

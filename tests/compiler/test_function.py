@@ -320,7 +320,7 @@ def test_a_leaked_tensor_is_refused_with_the_line_that_made_it() -> None:
 def test_a_symbolic_tensor_has_no_python_value(use: Any) -> None:
     use = (lambda x: x.item()) if use is str.format else use
 
-    @tl.function
+    @tl.function(autograph=False)
     def f(x: Any) -> Any:
         return x if use(x) else -x
 

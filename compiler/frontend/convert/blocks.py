@@ -1,0 +1,279 @@
+"""Turns the blocks of control statements into nested functions that operators call.
+
+A block shares the variables of its function by `nonlocal`, so it runs exactly as it did in its
+place; `@get` and `@set` let an operator read and restore the variables that the block binds. All
+nodes keep the user's lines and columns.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tapeline.compiler.frontend.convert.syntax import (
+    SCOPES,
+    Names,
+    at,
+    constant,
+    contains,
+    load,
+    operate,
+    statements,
+    suspends,
+    thunk,
+)
+
+_NEEDS_FRAME = frozenset({"breakpoint", "dir", "eval", "exec", "globals", "locals", "vars"})
+"""Builtins that look at the frame that calls them."""
+
+
+class Blocks(ast.NodeTransformer):
+    """The transformation of one function, after its jumps have gone.
+
+    Parameters
+    ----------
+    body : list of ast.stmt
+        All statements of the function.
+    global_names : set of str
+        What the function declares global.
+    stops : dict
+        The flags that end a loop, by id of the loop's node.
+    class_name : str or None
+        The class that private names belong to.
+    first : str or None
+        The function's first parameter.
+    """
+
+    def __init__(
+        self,
+        body: Sequence[ast.AST],
+        global_names: set[str],
+        stops: dict[int, list[str]],
+        class_name: str | None,
+        first: str | None,
+    ) -> None:
+        self._global_names = global_names
+        self._stops = stops
+        self._class_name = class_name
+        self._first = first
+        self._loaded: Counter[str] = Names(body).loaded
+        self._count = 0
+
+    # ---- statements
+
+    def many(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
+        """The statements, transformed."""
+        done: list[ast.stmt] = []
+        for statement in body:
+            made = self.visit(statement)
+            if isinstance(made, list):
+                done += made
+            elif made is not None:
+                done.append(made)
+        return done
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Transforms what is inside of a node, but no function or class in it."""
+        return node if isinstance(node, SCOPES) else super().generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        """A nested function is converted when it is called."""
+        return node
+
+    visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = visit_FunctionDef  # type: ignore[assignment]  # all are left as they are
+
+    def visit_Global(self, node: ast.stmt) -> Any:
+        """Declarations stand at the start of the function already."""
+        return at(ast.Pass(), node)
+
+    visit_Nonlocal = visit_Global
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        """An annotation of a local variable means nothing when it runs."""
+        if node.value is None:
+            return at(ast.Pass(), node)
+        return self.visit_Assign(at(ast.Assign([node.target], node.value), node))
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        """An assignment."""
+        return self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> Any:
+        """`if`: two blocks and a choice between them."""
+        if suspends([node]):
+            return self.generic_visit(node)
+        names, k = self._enter(node)
+        test = self.visit(node.test)
+        then, other = self.many(node.body), self.many(node.orelse)
+        call = statements(
+            f"at_tl.if_(0, at_then{k}, at_else{k}, at_get{k}, at_set{k}, {names!r})", node
+        )[0]
+        call.value.args[0] = test
+        return [
+            self._block(f"then{k}", then, names, node),
+            self._block(f"else{k}", other, names, node),
+            *self._accessors(k, names, node),
+            call,
+        ]
+
+    def visit_While(self, node: ast.While) -> Any:
+        """`while`: its test and its body as blocks."""
+        if suspends([node]):
+            return self.generic_visit(node)
+        names, k = self._enter(node)
+        stops = self._stops.get(id(node), [])
+        test: ast.expr = node.test
+        if stops:
+            going = at(statements(f"not ({_any_of(stops)})", node.test)[0].value, node.test)
+            test = at(ast.BoolOp(ast.And(), [going, node.test]), node.test)
+        check = self._block(f"test{k}", [at(ast.Return(self.visit(test)), node.test)], (), node)
+        call = self._loop_call("while_", "", k, names, stops, node)
+        body = self._block(f"body{k}", self.many(node.body), names, node)
+        return [check, body, *self._accessors(k, names, node), call]
+
+    def visit_For(self, node: ast.For) -> Any:
+        """`for`: its body as a block that takes the item."""
+        if suspends([node]):
+            return self.generic_visit(node)
+        names, k = self._enter(node)
+        stops = self._stops.get(id(node), [])
+        bind = statements("at_it = at_it", node)[0]
+        bind.targets = [node.target]
+        body = self._block(f"body{k}", [bind, *self.many(node.body)], names, node, "at_it")
+        test = statements(f"def at_test{k}(): return not ({_any_of(stops or ['@x'])})", node)[0]
+        test.body[0].value = self.visit(test.body[0].value)
+        iterable = self.visit(node.iter)
+        call = self._loop_call("for_", "0, ", k, names, stops, node)
+        call.value.args[0] = iterable
+        if not stops:
+            test = statements(f"at_test{k} = None", node)[0]
+        return [test, body, *self._accessors(k, names, node), call]
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        """`assert`: its message is computed only if it is needed."""
+        message = self.visit(node.msg) if node.msg is not None else constant(None, node)
+        call = operate("assert_", self.visit(node.test), thunk(message), like=node)
+        if node.msg is None:
+            call.args.pop()
+        return at(ast.Expr(call), node)
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        """`raise`: an effect where it depends on a tensor."""
+        self.generic_visit(node)
+        if node.exc is not None:
+            node.exc = operate("raise_", node.exc, like=node)
+        return node
+
+    def _enter(self, node: ast.stmt) -> tuple[tuple[str, ...], int]:
+        self._count += 1
+        return tuple(sorted(Names([node]).stored)), self._count
+
+    def _loop_call(
+        self, operator: str, first: str, k: int, names: tuple[str, ...], stops: list[str],
+        node: ast.stmt,
+    ) -> Any:  # fmt: skip
+        """The call that runs a loop; it is told which variables are read elsewhere."""
+        inside = Names([node]).loaded
+        live = tuple(name for name in names if self._loaded[name] > inside[name] or name == "@rv")
+        return statements(
+            f"at_tl.{operator}({first}at_test{k}, at_body{k}, at_get{k}, at_set{k}, "
+            f"{names!r}, {tuple(stops)!r}, {live!r})",
+            node,
+        )[0]
+
+    def _block(
+        self, name: str, body: Sequence[ast.stmt], names: Sequence[str], like: ast.stmt,
+        arguments: str = "",
+    ) -> ast.FunctionDef:  # fmt: skip
+        made: ast.FunctionDef = statements(f"def at_{name}({arguments}): pass", like)[0]
+        declared = [n for n in names if n in self._global_names]
+        shared = [n for n in names if n not in self._global_names]
+        start: list[ast.stmt] = []
+        if shared:
+            start.append(at(ast.Nonlocal(shared), made))
+        if declared:
+            start.append(at(ast.Global(declared), made))
+        made.body = [*start, *body] or made.body
+        return made
+
+    def _accessors(self, k: int, names: Sequence[str], like: ast.stmt) -> list[ast.stmt]:
+        """The functions that read and write the variables of a block."""
+        reads: list[ast.stmt] = []
+        writes: list[ast.stmt] = []
+        for position, name in enumerate(names):
+            read = statements(
+                f"try: at_v{position} = 0\nexcept NameError: at_v{position} = at_tl.UNDEF", like
+            )[0]
+            read.body[0].value = load(name, read)
+            reads.append(read)
+            write = statements("at_x = at_s[0]\nif at_x is at_tl.UNDEF: del at_x", like)
+            write[0].targets[0].id = write[1].test.left.id = write[1].body[0].targets[0].id = name
+            write[0].value.slice.value = position
+            writes += write
+        values = "".join(f"at_v{position}, " for position in range(len(names)))
+        reads += statements(f"return ({values})", like)
+        return [
+            self._block(f"get{k}", reads, (), like),
+            self._block(f"set{k}", writes, names, like, "at_s"),
+        ]
+
+    # ---- expressions
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """A call: of the converted function, where there is one."""
+        function = node.func
+        name = function.id if isinstance(function, ast.Name) else None
+        if name == "super" and not node.args and self._first:
+            node.args = [load("__class__", node), load(self._first, node)]
+            return node
+        self.generic_visit(node)
+        if name is None or name not in _NEEDS_FRAME | {"super"}:
+            node.func = operate("call", node.func, like=function)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        """The read of an attribute: noted, so that a trace knows what it depends on."""
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load):
+            return node
+        name = node.attr
+        if self._class_name and name.startswith("__") and not name.endswith("__"):
+            name = f"_{self._class_name.lstrip('_')}{name}"
+        return operate("attr", node.value, constant(name, node), like=node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        """`and`, `or`: the later operands as lambdas."""
+        if suspends([node]) or contains(node.values[1:], ast.NamedExpr):
+            return self.generic_visit(node)
+        first, *rest = [self.visit(value) for value in node.values]
+        operator = "and_" if isinstance(node.op, ast.And) else "or_"
+        return operate(operator, first, *map(thunk, rest), like=node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        """`not`."""
+        self.generic_visit(node)
+        return operate("not_", node.operand, like=node) if isinstance(node.op, ast.Not) else node
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        """The conditional expression."""
+        if suspends([node]) or contains([node.body, node.orelse], ast.NamedExpr):
+            return self.generic_visit(node)
+        test, body, other = map(self.visit, (node.test, node.body, node.orelse))
+        return operate("choose", test, thunk(body), thunk(other), like=node)
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        """Chains of comparisons, and `in`."""
+        self.generic_visit(node)
+        in_chain = len(node.ops) > 1
+        if not in_chain and not isinstance(node.ops[0], ast.In | ast.NotIn):
+            return node
+        if suspends([node]) or contains(node.comparators, ast.NamedExpr):
+            return node
+        names = constant(tuple(type(op).__name__ for op in node.ops), node)
+        return operate("compare", names, node.left, *map(thunk, node.comparators), like=node)
+
+
+def _any_of(flags: Sequence[str]) -> str:
+    return " or ".join(f"at_{flag[1:]}" for flag in flags)

@@ -1,0 +1,170 @@
+"""Traces one block of the user's code into a graph of its own, and undoes all that it did.
+
+What the block did is kept as data: the values of its variables afterwards, the places in containers
+that it changed, the tensors it wrote to, the Variables it assigned. The operators make results of
+that, and give the originals the chosen ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.compiler.frontend.convert.containers import Containers, Slot, user_variables
+from tapeline.compiler.frontend.convert.state import State, tracing_graph
+from tapeline.compiler.frontend.location import is_library_code
+from tapeline.compiler.frontend.symbol import Symbol
+from tapeline.runtime import nest
+from tapeline.runtime.errors import TracingError
+from tapeline.runtime.op import get_op
+from tapeline.runtime.spec import DType, Shape, TensorSpec
+from tapeline.runtime.tensor import Tensor, as_tensor
+
+
+class RaisedError(Exception):
+    """A block came to a `raise` statement: it has no results."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """A tensor among the values of a block: its node in the block's graph."""
+
+    node: int
+    spec: TensorSpec
+    weak: type | None
+    """The Python type that the number would have without a trace; such numbers promote weakly."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A value with its tensors as `Leaf`s; `original` is the object itself."""
+
+    original: Any
+    leaves: tuple[Any, ...]
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether a tensor is in it."""
+        return any(type(leaf) is Leaf for leaf in self.leaves)
+
+
+@dataclass(slots=True, eq=False)
+class BlockTrace:
+    """What a block did."""
+
+    graph: CapturingGraph
+    values: tuple[Value, ...] = ()
+    """Of the variables, in order."""
+    slots: dict[tuple[int, Any], tuple[Slot, Value]] = field(default_factory=dict)
+    cells: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
+    """By id, the tensors of outside that it wrote to, and the node of what they hold then."""
+    returned: Value | None = None
+    """What the block's function returned, where it is an expression."""
+    raised: BaseException | None = None
+
+
+def take_value(graph: CapturingGraph, value: Any) -> Value:
+    """The value as data, in the graph that is being traced."""
+    leaves: list[Any] = []
+    for leaf in nest.flatten(value):
+        if type(leaf) is Tensor or hasattr(type(leaf), "__tapeline_tensor__"):
+            tensor = as_tensor(leaf)
+            node = graph.value_id(tensor)
+            held = tensor._value
+            weak = held.weak if type(held) is Symbol else None
+            leaves.append(Leaf(node, graph.spec(node), weak))
+        else:
+            leaves.append(leaf)
+    return Value(value, tuple(leaves))
+
+
+@contextmanager
+def block_graph(name: str) -> Iterator[CapturingGraph]:
+    """A graph for a block inside of the trace that is under way, and its trace."""
+    outer = tracing_graph()
+    assert outer is not None
+    graph = CapturingGraph(name)
+    graph.reads = outer.reads
+    graph.is_block = True
+    with graph.tracing():
+        yield graph
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What a block may change: its variables, and the containers within reach."""
+
+    state: State
+    before: tuple[Any, ...]
+    containers: Containers
+
+    @classmethod
+    def around(cls, state: State, blocks: tuple[Callable[..., Any], ...]) -> Surroundings:
+        """As it is now."""
+        variables = user_variables(is_library_code, blocks)
+        return cls(state, state.get(), Containers(variables))
+
+    def restore(self) -> None:
+        """Undoes what a block did."""
+        self.containers.restore()
+        self.state.set(self.before)
+
+
+def trace_block(
+    run: Callable[[CapturingGraph], Any],
+    around: Surroundings,
+    what: str,
+    is_expression: bool = False,
+) -> BlockTrace:
+    """Runs a block in a graph of its own. `run` gets the graph, and prepares what it likes."""
+    traced: BlockTrace | None = None
+    try:
+        with block_graph(what) as graph:
+            traced = BlockTrace(graph)
+            try:
+                result = run(graph)
+            except RaisedError as signal:
+                traced.raised = signal.error
+                result = None
+            traced.values = tuple([take_value(graph, v) for v in around.state.get()])
+            if is_expression and traced.raised is None:
+                traced.returned = take_value(graph, result)
+            slots, others = around.containers.changed_slots()
+            if others:
+                raise TracingError(
+                    f"{what} over a tensor changes the length or the keys of {others[0]!r}, which "
+                    "was made before it. The block is traced once, however often it will run: "
+                    "keep such results in a tensor, with x[i] = v, or as variables of the function"
+                )
+            for slot in slots:
+                traced.slots[slot.identity] = slot, take_value(graph, slot.read())
+    finally:
+        around.restore()
+        if traced is not None:
+            written = traced.graph.written_cells()
+            traced.cells = {id(c.cell): (c.cell, node) for c, node in written}
+    return traced
+
+
+def add_number(graph: CapturingGraph, number: Any, dtype: DType, shape: Shape) -> int:
+    """A node for a number in every element of a shape."""
+    node = graph.add_constant(np.array(number, dtype))
+    return graph.add(get_op("broadcast_to"), (node,), (shape,)) if shape else node
+
+
+def convert_node(graph: CapturingGraph, node: int, spec: TensorSpec) -> int:
+    """The node in the dtype and shape of `spec`."""
+    if graph.spec(node).dtype != spec.dtype:
+        node = graph.add(get_op("cast"), (node,), (spec.dtype,))
+    if graph.spec(node).static_shape != spec.static_shape:
+        node = graph.add(get_op("broadcast_to"), (node,), (spec.static_shape,))
+    return node

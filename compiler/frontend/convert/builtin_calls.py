@@ -1,0 +1,204 @@
+"""Python's builtins over tensors of a trace: `range(n)`, `len(x)`, `int(x)`, `max(a, b)`, ..."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.frontend.convert.nodes import mark_weak
+from tapeline.compiler.frontend.convert.sequences import (
+    Sequence,
+    any_sequence,
+    range_of,
+    sequence_of,
+    shortest,
+)
+from tapeline.compiler.frontend.convert.staging import as_condition
+from tapeline.compiler.frontend.convert.state import is_symbolic
+from tapeline.runtime import nest
+from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.ops import effects, rounding
+from tapeline.runtime.ops.extrema import max as max_along
+from tapeline.runtime.ops.extrema import min as min_along
+from tapeline.runtime.ops.reduction import all as all_along
+from tapeline.runtime.ops.reduction import any as any_along
+from tapeline.runtime.ops.reduction import sum as sum_along
+from tapeline.runtime.ops.selection import where
+from tapeline.runtime.ops.sorting import sort
+from tapeline.runtime.tensor import as_tensor
+
+
+def _range(*args: Any) -> Any:
+    if not any(map(is_symbolic, args)):
+        return builtins.range(*args)
+    bounds = [_index(x) for x in args]
+    start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), tuple(bounds))
+    return range_of(start, stop, step)
+
+
+def _index(x: Any) -> Any:
+    """A bound of a range, as a whole number that promotes like Python's."""
+    if not is_symbolic(x):
+        return x
+    tensor = as_tensor(x)
+    if tensor.dtype.kind not in "iu" or tensor.size != 1:
+        raise TypeError(
+            f"range: expected whole numbers, got a tensor of {tensor.dtype} and shape "
+            f"{tensor.shape}"
+        )
+    return mark_weak(as_tensor(tensor.reshape(()), np.int64), int)
+
+
+def _len(x: Any) -> Any:
+    return x.count if isinstance(x, Sequence) else builtins.len(x)
+
+
+def _enumerate(items: Any, start: Any = 0) -> Any:
+    found = sequence_of(items)
+    if found is None:
+        return builtins.enumerate(items, start)
+    return _derived(found, lambda k: (start + k, found.item(k)))
+
+
+def _zip(*items: Any, strict: bool = False) -> Any:
+    if not any(sequence_of(x) is not None for x in items):
+        return builtins.zip(*items, strict=strict)
+    found = [any_sequence(x) for x in items]
+    if any(x is None for x in found):
+        return builtins.zip(*items, strict=strict)
+    counts = [x.count for x in found if x is not None]
+    is_long = all(x is not None and x.is_long_range for x in found)
+    made = Sequence(shortest(counts), lambda k: tuple([x.item(k) for x in found]), is_long)  # type: ignore[union-attr]  # checked above
+    if strict and len({c for c in counts if isinstance(c, int)}) > 1:
+        raise ValueError("zip() arguments have different lengths")
+    return made
+
+
+def _reversed(items: Any) -> Any:
+    found = sequence_of(items)
+    if found is None:
+        return builtins.reversed(items)
+    return _derived(found, lambda k: found.item(found.count - 1 - k))
+
+
+def _derived(found: Sequence, item: Callable[[Any], Any]) -> Sequence:
+    return Sequence(found.count, item, found.is_long_range, found.is_explicit)
+
+
+def _map(function: Any, *items: Any) -> Any:
+    from tapeline.compiler.frontend.convert.calls import callee
+
+    converted = callee(function)
+    return builtins.map(converted, *items)
+
+
+def _number(kind: type, dtype: Any) -> Callable[..., Any]:
+    def convert(*args: Any, **kwargs: Any) -> Any:
+        if len(args) != 1 or kwargs or not is_symbolic(args[0]):
+            return kind(*args, **kwargs)
+        tensor = as_tensor(args[0])
+        if tensor.size != 1:
+            raise ArgumentError(
+                f"{kind.__name__}(x): only a tensor of one element can be converted, got one of "
+                f"shape {tensor.shape}"
+            )
+        tensor = tensor.reshape(())
+        if kind is int and tensor.dtype.kind == "f":
+            tensor = rounding.trunc(tensor)
+        return mark_weak(as_tensor(tensor, dtype), kind)
+
+    return convert
+
+
+def _bool(x: Any = False) -> Any:
+    return mark_weak(as_condition(x), bool) if is_symbolic(x) else builtins.bool(x)
+
+
+def _round(x: Any, digits: Any = None) -> Any:
+    if not is_symbolic(x):
+        return builtins.round(x) if digits is None else builtins.round(x, digits)
+    tensor = as_tensor(x)
+    rounded = rounding.round(tensor) if digits is None else rounding.round(tensor, digits)
+    if digits is None and tensor.dtype.kind == "f" and not tensor.shape:
+        return mark_weak(as_tensor(rounded, np.int64), int)
+    return rounded
+
+
+def _extremum(name: str, reduce: Callable[..., Any], is_better: Callable[..., Any]) -> Any:
+    plain = getattr(builtins, name)
+
+    def extremum(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            return plain(*args, **kwargs)
+        if len(args) == 1 and is_symbolic(args[0]) and as_tensor(args[0]).ndim == 1:
+            return reduce(args[0])
+        items = args if len(args) > 1 else tuple(args[0])
+        if not any(map(is_symbolic, items)):
+            return plain(items)
+        best = items[0]
+        for item in items[1:]:
+            best = where(as_condition(is_better(item, best)), item, best)
+        return best
+
+    return extremum
+
+
+def _sum(items: Any, start: Any = 0) -> Any:
+    if is_symbolic(items) and as_tensor(items).ndim == 1 and not is_symbolic(start) and start == 0:
+        return sum_along(items)
+    return builtins.sum(items, start)
+
+
+def _quantifier(plain: Callable[..., Any], reduce: Callable[..., Any], stop: bool) -> Any:
+    def quantifier(items: Any) -> Any:
+        if is_symbolic(items):
+            return reduce(items)
+        found: Any = not stop
+        for item in items:
+            if is_symbolic(item):
+                truth = as_condition(item)
+                found = truth if found is (not stop) else (found | truth if stop else found & truth)
+            elif builtins.bool(item) is stop:
+                return stop
+        return found
+
+    return quantifier
+
+
+def _sorted(items: Any, **kwargs: Any) -> Any:
+    if kwargs.get("key") is None and is_symbolic(items) and as_tensor(items).ndim == 1:
+        return list(sort(items, descending=builtins.bool(kwargs.get("reverse", False))))
+    return builtins.sorted(items, **kwargs)
+
+
+def _print(*values: Any, **options: Any) -> None:
+    leaves = [leaf for value in values for leaf in nest.flatten(value)]
+    if not any(map(is_symbolic, leaves)):
+        builtins.print(*values, **options)
+        return
+    effects.print(*values, **options)
+
+
+BUILTINS: dict[Any, Any] = {
+    builtins.range: _range,
+    builtins.len: _len,
+    builtins.enumerate: _enumerate,
+    builtins.zip: _zip,
+    builtins.reversed: _reversed,
+    builtins.map: _map,
+    builtins.int: _number(int, np.int64),
+    builtins.float: _number(float, np.float64),
+    builtins.bool: _bool,
+    builtins.round: _round,
+    builtins.max: _extremum("max", max_along, lambda a, b: a > b),
+    builtins.min: _extremum("min", min_along, lambda a, b: a < b),
+    builtins.sum: _sum,
+    builtins.any: _quantifier(any, any_along, True),
+    builtins.all: _quantifier(all, all_along, False),
+    builtins.sorted: _sorted,
+    builtins.print: _print,
+}
+"""What is called in the place of a builtin while a trace is under way."""

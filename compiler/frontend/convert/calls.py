@@ -1,0 +1,90 @@
+"""What a call in converted code calls: the converted function, if it is the user's own.
+
+Functions of installed packages, of the standard library and of Tapeline are called as they are.
+Some builtins have counterparts that know tensors.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import site
+import sysconfig
+from collections import OrderedDict
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from tapeline.compiler.frontend.convert.builtin_calls import BUILTINS
+from tapeline.compiler.frontend.convert.conversion import conversion_of
+from tapeline.compiler.frontend.convert.state import tracing_graph
+from tapeline.compiler.frontend.location import is_library_code
+
+
+def _folders() -> tuple[str, ...]:
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    paths += [*getattr(site, "getsitepackages", list)(), site.getusersitepackages()]
+    found = {os.path.realpath(path) for path in paths if path}
+    return tuple(sorted(path + os.sep for path in found | set(filter(None, paths))))
+
+
+_INSTALLED = _folders()
+_IS_USERS: OrderedDict[CodeType, bool] = OrderedDict()
+_LIMIT = 16384
+_OPERATORS: list[Any] = []
+"""What converted code finds under `@tl`; `operators` puts it here."""
+
+
+def is_users_code(code: CodeType) -> bool:
+    """Whether code belongs to the program, and not to an installed package or to Tapeline."""
+    found = _IS_USERS.get(code)
+    if found is None:
+        name = code.co_filename
+        is_frozen = name.startswith("<frozen") or name.startswith("<__array_function__")
+        found = not (is_frozen or name.startswith(_INSTALLED) or is_library_code(code))
+        if len(_IS_USERS) >= _LIMIT:
+            _IS_USERS.popitem(last=False)
+        _IS_USERS[code] = found
+    return found
+
+
+def install_operators(operators: Any) -> None:
+    """Tells what converted code finds under `@tl`."""
+    _OPERATORS.append(operators)
+
+
+def callee(function: Any) -> Any:
+    """What to call in the place of `function`."""
+    kind = type(function)
+    if kind is FunctionType:
+        return convert(function) if is_users_code(function.__code__) else function
+    if kind is MethodType:
+        inner = function.__func__
+        if type(inner) is FunctionType and is_users_code(inner.__code__):
+            return MethodType(convert(inner), function.__self__)
+        return function
+    if kind is type or isinstance(function, type):
+        return BUILTINS.get(function, function) if tracing_graph() is not None else function
+    try:
+        replacement = BUILTINS.get(function)
+    except TypeError:
+        replacement = None
+    if replacement is not None and tracing_graph() is not None:
+        return replacement
+    if kind is functools.partial:
+        converted = callee(function.func)
+        if converted is function.func:
+            return function
+        return functools.partial(converted, *function.args, **function.keywords)
+    called = getattr(kind, "__call__", None)  # noqa: B004  # the function itself is wanted
+    if type(called) is FunctionType and is_users_code(called.__code__):
+        return MethodType(convert(called), function)
+    return function
+
+
+def convert(function: FunctionType) -> FunctionType:
+    """The converted function; the function itself where it cannot be converted."""
+    conversion = conversion_of(function)
+    graph = tracing_graph()
+    if graph is not None and graph.reads is not None:
+        graph.reads.note_function(function, conversion.global_names)
+    return conversion.build(function, _OPERATORS[0])

@@ -1,0 +1,84 @@
+"""Runs a user's function converted, within a trace, and makes its errors speak of the user's code
+alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.compiler.frontend.convert.blocktrace import RaisedError
+from tapeline.compiler.frontend.convert.operators import Operators
+from tapeline.compiler.frontend.convert.reads import Reads
+from tapeline.compiler.frontend.location import is_library_code
+from tapeline.runtime.errors import UndefinedVariableError
+
+_VARIABLE = re.compile(r"variable '(\w+)'|name '(\w+)'")
+
+
+def run_converted(
+    graph: CapturingGraph, function: Callable[..., Any], args: Any, kwargs: Any
+) -> Any:
+    """What the converted function returns; to be called while the graph is traced.
+
+    Raises
+    ------
+    UndefinedVariableError
+        If a variable is used that only one branch over a tensor gives a value.
+    Exception
+        What the function raises, with a traceback of the user's own lines.
+    """
+    reads = graph.reads = Reads()
+    try:
+        return Operators.call(function)(*args, **kwargs)
+    except RaisedError as signal:
+        error = signal.error
+        raise error.with_traceback(users_traceback(error.__traceback__)) from error.__cause__
+    except NameError as error:
+        shown = _explain(error, reads)
+        trace = users_traceback(error.__traceback__)
+        if shown is None:
+            raise error.with_traceback(trace) from error.__cause__
+        raise UndefinedVariableError(shown).with_traceback(trace) from None
+    except Exception as error:
+        raise error.with_traceback(users_traceback(error.__traceback__)) from error.__cause__
+
+
+def _explain(error: NameError, reads: Reads) -> str | None:
+    """What to say about a variable that only some path gives a value."""
+    found = _VARIABLE.search(str(error))
+    name = (found.group(1) or found.group(2)) if found else None
+    reason = reads.poisoned.get(name or "")
+    return None if reason is None else f"the variable {name!r} may be undefined here: {reason}"
+
+
+def users_traceback(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without frames of the library, and with one frame per function of the user's
+    that was converted: that of the line that ran."""
+    entries: list[TracebackType] = []
+    while trace is not None:
+        if not is_library_code(trace.tb_frame.f_code):
+            if entries and _is_block_of(trace.tb_frame, entries[-1].tb_frame):
+                entries.pop()
+            entries.append(trace)
+        trace = trace.tb_next
+    made: TracebackType | None = None
+    for entry in reversed(entries):
+        made = TracebackType(made, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return made
+
+
+def _is_block_of(frame: FrameType, outer: FrameType) -> bool:
+    """Whether the code of a frame is a block of the function of another frame."""
+    if "@tl" not in outer.f_code.co_freevars:
+        return False
+    pending: list[CodeType] = [outer.f_code]
+    while pending:
+        for item in pending.pop().co_consts:
+            if isinstance(item, CodeType):
+                if item is frame.f_code and item.co_name == outer.f_code.co_name:
+                    return True
+                pending.append(item)
+    return False

@@ -1,0 +1,171 @@
+"""The operators that converted code calls: Python's own meaning over Python values, graph nodes
+over tensors of a trace.
+
+Each operator first asks whether what decides is a tensor while a trace is under way. If not, it
+does exactly what the statement would have done.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tapeline.compiler.frontend.convert import looping, staging
+from tapeline.compiler.frontend.convert.calls import callee, install_operators
+from tapeline.compiler.frontend.convert.reads import note_attribute
+from tapeline.compiler.frontend.convert.state import UNDEF, Get, Set, State, is_symbolic
+from tapeline.runtime.errors import TracingError
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Lt": operator.lt,
+    "Gt": operator.gt,
+    "LtE": operator.le,
+    "GtE": operator.ge,
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Is": operator.is_,
+    "IsNot": operator.is_not,
+    "In": lambda a, b: staging.contained(a, b),
+    "NotIn": lambda a, b: Operators.not_(staging.contained(a, b)),
+}
+
+
+class Operators:
+    """What the name `@tl` in converted code refers to."""
+
+    UNDEF = UNDEF
+    call = staticmethod(callee)
+    attr = staticmethod(note_attribute)
+
+    # ---- statements
+
+    @staticmethod
+    def if_(
+        condition: Any,
+        then: Callable[[], None],
+        other: Callable[[], None],
+        get: Get,
+        set_: Set,
+        names: tuple[str, ...],
+    ) -> None:
+        """`if condition: then... else: other...`"""
+        if is_symbolic(condition):
+            staging.choose_block(condition, then, other, State(names, get, set_))
+        elif condition:
+            then()
+        else:
+            other()
+
+    @staticmethod
+    def while_(
+        test: Callable[[], Any],
+        body: Callable[[], None],
+        get: Get,
+        set_: Set,
+        names: tuple[str, ...],
+        stops: tuple[str, ...],
+        live: tuple[str, ...],
+    ) -> None:
+        """`while test: body...`; the test may turn into a tensor after some rounds."""
+        condition = test()
+        while not is_symbolic(condition):
+            if not condition:
+                return
+            body()
+            condition = test()
+        looping.repeat_while(test, body, State(names, get, set_, stops, live))
+
+    @staticmethod
+    def for_(
+        iterable: Iterable[Any],
+        test: Callable[[], Any] | None,
+        body: Callable[[Any], None],
+        get: Get,
+        set_: Set,
+        names: tuple[str, ...],
+        stops: tuple[str, ...],
+        live: tuple[str, ...],
+    ) -> None:
+        """`for ... in iterable: body...`; `test` says whether no flag has ended the loop."""
+        state = State(names, get, set_, stops, live)
+        if not looping.repeat_for(iterable, test, body, state):
+            looping.unroll(iterable, test, body, state)
+
+    @staticmethod
+    def assert_(condition: Any, message: Callable[[], Any] | None = None) -> None:
+        """`assert condition, message`"""
+        if is_symbolic(condition):
+            staging.check(condition, message)
+        elif not condition:
+            raise AssertionError(*(() if message is None else (message(),)))
+
+    @staticmethod
+    def raise_(error: Any) -> Any:
+        """The exception of a `raise`: raised when the branch runs, if that depends on a tensor."""
+        return staging.raise_later(error)
+
+    @staticmethod
+    def returned(is_returned: Any, result: Any, always: bool) -> Any:
+        """What a function returns whose `return`s set flags."""
+        if is_symbolic(is_returned):
+            if not always and result is not None:
+                raise TracingError(
+                    "the function returns a value on one path and falls off its end, so returns "
+                    "None, on another, and a tensor decides; add a return statement at the end"
+                )
+            return result
+        return result if is_returned else None
+
+    # ---- expressions
+
+    @staticmethod
+    def and_(value: Any, *rest: Callable[[], Any]) -> Any:
+        """`value and ...`"""
+        for position, following in enumerate(rest):
+            if is_symbolic(value):
+                return staging.choose(value, _rest_of(Operators.and_, rest[position:]), value)
+            if not value:
+                return value
+            value = following()
+        return value
+
+    @staticmethod
+    def or_(value: Any, *rest: Callable[[], Any]) -> Any:
+        """`value or ...`"""
+        for position, following in enumerate(rest):
+            if is_symbolic(value):
+                return staging.choose(value, value, _rest_of(Operators.or_, rest[position:]))
+            if value:
+                return value
+            value = following()
+        return value
+
+    @staticmethod
+    def not_(value: Any) -> Any:
+        """`not value`"""
+        return staging.negate(value) if is_symbolic(value) else not value
+
+    @staticmethod
+    def choose(condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+        """`then if condition else other`"""
+        if is_symbolic(condition):
+            return staging.choose(condition, then, other)
+        return then() if condition else other()
+
+    @staticmethod
+    def compare(names: tuple[str, ...], left: Any, *rest: Callable[[], Any]) -> Any:
+        """`left < a < b ...`: each operand is computed once, and only while it can matter."""
+        right = rest[0]()
+        value = _COMPARISONS[names[0]](left, right)
+        if len(rest) == 1:
+            return value
+        return Operators.and_(value, lambda: Operators.compare(names[1:], right, *rest[1:]))
+
+
+def _rest_of(operator: Callable[..., Any], rest: tuple[Callable[[], Any], ...]) -> Any:
+    """The later operands of `and` or `or`, to be computed when it is known that they matter."""
+    return lambda: operator(rest[0](), *rest[1:])
+
+
+install_operators(Operators)

@@ -1,0 +1,111 @@
+"""What a `for` over tensors goes through: a number of items, and the item at an index.
+
+`tl.range`, `enumerate`, `zip`, `reversed` and `map` over such things give such things again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tapeline.compiler.frontend.convert.state import is_symbolic
+from tapeline.runtime.errors import TracingError
+from tapeline.runtime.ops.selection import maximum, minimum, where
+from tapeline.runtime.tensor import as_tensor
+
+LONG = 64
+"""Ranges of Python numbers up to this length are unrolled."""
+
+
+class Sequence:
+    """Items that can be computed from their index.
+
+    Parameters
+    ----------
+    count : int or Tensor
+        How many there are.
+    item : callable
+        The item at an index, which is an int or a tensor.
+    is_long_range : bool
+        Whether it is a `range` of Python numbers that is better not unrolled.
+    is_explicit : bool
+        Whether the user asks for a loop in the graph.
+    """
+
+    def __init__(
+        self,
+        count: Any,
+        item: Callable[[Any], Any],
+        is_long_range: bool = False,
+        is_explicit: bool = False,
+    ) -> None:
+        self.count = count
+        self.item = item
+        self.is_long_range = is_long_range
+        self.is_explicit = is_explicit
+
+    def __iter__(self) -> Iterator[Any]:
+        if not isinstance(self.count, int):
+            raise TracingError(
+                "the number of items depends on a tensor, so only a 'for' statement in converted "
+                "code can go through them"
+            )
+        return (self.item(k) for k in range(self.count))
+
+    def __len__(self) -> int:
+        return self.count  # type: ignore[no-any-return]  # a tensor is a TypeError by itself
+
+
+def sequence_of(x: Any) -> Sequence | None:
+    """`x` as a sequence, if going through it is a matter of tensors."""
+    if isinstance(x, Sequence):
+        return x
+    if type(x) is range:
+        if len(x) <= LONG:
+            return None
+        return Sequence(len(x), lambda k: x.start + k * x.step, is_long_range=True)
+    if is_symbolic(x):
+        return tensor_items(x)
+    return None
+
+
+def tensor_items(x: Any) -> Sequence:
+    """The parts of a tensor along its first axis."""
+    tensor = as_tensor(x)
+    if not tensor.shape:
+        raise TypeError("iteration over a 0-d tensor")
+    return Sequence(tensor.shape[0], lambda k: tensor[k])
+
+
+def any_sequence(x: Any) -> Sequence | None:
+    """`x` as a sequence, lists and ranges of any length too."""
+    found = sequence_of(x)
+    if found is None and isinstance(x, list | tuple | range):
+        return Sequence(len(x), lambda k: x[k])
+    return found
+
+
+def range_of(start: Any, stop: Any, step: Any, is_explicit: bool = False) -> Sequence:
+    """`range` where a bound is a tensor."""
+    if is_symbolic(step):
+        up = (stop - start + step - 1) // step
+        down = (start - stop - step - 1) // -step
+        count = maximum(where(as_tensor(step) > 0, up, down), 0)
+    elif step == 0:
+        raise ValueError("range() arg 3 must not be zero")
+    elif step > 0:
+        count = (stop - start + (step - 1)) // step if step != 1 else stop - start
+    else:
+        count = (start - stop + (-step - 1)) // -step
+    count = max(count, 0) if isinstance(count, int) else maximum(count, 0)
+    return Sequence(count, lambda k: start + k * step, is_explicit=is_explicit)
+
+
+def shortest(counts: list[Any]) -> Any:
+    """The smallest of some counts."""
+    fixed = [count for count in counts if isinstance(count, int)]
+    result: Any = min(fixed) if fixed else None
+    for count in counts:
+        if not isinstance(count, int):
+            result = count if result is None else minimum(result, count)
+    return result

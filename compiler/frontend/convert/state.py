@@ -1,0 +1,68 @@
+"""The variables that a block binds, and how the operators reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, Final, TypeAlias
+
+from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.tensor import Tensor
+
+Get: TypeAlias = Callable[[], tuple[Any, ...]]
+Set: TypeAlias = Callable[[tuple[Any, ...]], None]
+
+RESULT = "@rv"
+"""The variable for what a function returns; a flag says whether it means anything."""
+
+
+class _Undefined:
+    """Stands for a variable without a value."""
+
+    def __repr__(self) -> str:
+        return "undefined"
+
+
+UNDEF: Final = _Undefined()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The variables of a block.
+
+    `stops` are the flags that end a loop, `live` the variables that are read outside of it.
+    """
+
+    names: tuple[str, ...]
+    get: Get
+    set: Set
+    stops: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
+
+
+NOTHING = State((), tuple, lambda _: None)
+
+
+def tracing_graph() -> CapturingGraph | None:
+    """The graph that is being traced in this thread."""
+    handler = STATE.handler
+    return handler if isinstance(handler, CapturingGraph) else None
+
+
+def is_symbolic(x: Any) -> bool:
+    """Whether `x` is a tensor whose value a trace must not look at."""
+    kind = type(x)
+    if kind is bool or kind is int:
+        return False
+    is_tensor = kind is Tensor or hasattr(kind, "__tapeline_tensor__")
+    return is_tensor and isinstance(STATE.handler, CapturingGraph)
+
+
+def line_of(block: Callable[..., Any]) -> str:
+    """Where a block of the user's code begins, for messages."""
+    if not isinstance(block, FunctionType):
+        return "an expression"
+    code = block.__code__
+    return f"line {code.co_firstlineno} of {code.co_filename}"

@@ -1,0 +1,145 @@
+"""Ops that are seen from outside: checks, exceptions and printing, at the time a program runs.
+
+Each gives a bool that nobody needs; programs keep them, in order, because they are effects.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime import nest
+from tapeline.runtime.dispatch import bind
+from tapeline.runtime.op import Trait, define_op
+from tapeline.runtime.spec import TensorSpec, spec_of
+from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+
+__all__ = ["HOST_ASSERT", "HOST_PRINT", "HOST_RAISE", "print"]
+
+_BOOL = np.dtype(np.bool_)
+
+
+def _infer(*_: Any) -> TensorSpec:
+    return spec_of((), _BOOL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """The arguments of an `AssertionError`, told from another by identity."""
+
+    args: tuple[Any, ...]
+
+
+def _assert_kernel(condition: Any, message: Message) -> Any:
+    if not condition:
+        raise AssertionError(*message.args)
+    return np.array(True)
+
+
+HOST_ASSERT = define_op(
+    "host_assert",
+    kernel=_assert_kernel,
+    infer=_infer,
+    attr_names=("message",),
+    vjps=(None,),
+    traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
+    kinds="b",
+)
+"""Raises `AssertionError` unless its input is true."""
+
+
+def _raise_kernel(error: BaseException | type[BaseException]) -> Any:
+    if isinstance(error, type):
+        raise error
+    try:
+        fresh = type(error)(*error.args)
+    except Exception:
+        fresh = error
+    raise fresh from error.__cause__
+
+
+HOST_RAISE = define_op(
+    "host_raise",
+    kernel=_raise_kernel,
+    infer=_infer,
+    n_inputs=0,
+    attr_names=("error",),
+    traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
+)
+"""Raises an exception."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """What is printed: values whose tensors are inputs, in order; told from another by identity.
+
+    `python` says for each tensor whether it stands for a Python number.
+    """
+
+    values: tuple[Any, ...]
+    python: tuple[bool, ...]
+    options: dict[str, Any]
+
+    def print(self, arrays: Sequence[Any]) -> None:
+        """Prints the values with these arrays in the place of tensors."""
+        shown = iter(
+            [
+                array.item() if is_python else wrap(array)
+                for array, is_python in zip(arrays, self.python, strict=True)
+            ]
+        )
+        values = []
+        for value in self.values:
+            leaves = [next(shown) if _is_tensor(x) else x for x in nest.flatten(value)]
+            values.append(nest.unflatten(value, leaves))
+        builtins.print(*values, **self.options)
+
+
+def _print_kernel(*inputs: Any) -> Any:
+    *arrays, layout = inputs
+    layout.print([np.array(array) for array in arrays])
+    return np.array(True)
+
+
+HOST_PRINT = define_op(
+    "host_print",
+    kernel=_print_kernel,
+    infer=_infer,
+    n_inputs=None,
+    attr_names=("layout",),
+    traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
+    kinds="biufc",
+)
+"""Prints its inputs."""
+
+
+def _is_tensor(x: Any) -> bool:
+    return hasattr(type(x), "__tapeline_tensor__")
+
+
+def print(*values: Any, **options: Any) -> None:
+    """Prints as Python's `print`, at the time a compiled function runs, in order with its other
+    effects.
+
+    Parameters
+    ----------
+    *values : object
+        Tensors, structures of tensors, and anything else.
+    **options
+        `sep`, `end`, `file` and `flush`, as for Python's `print`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.print("total", tl.asarray([1, 2]).sum())
+    total tl.Tensor(3, shape=(), dtype=int64)
+    """
+    tensors: list[Tensor] = [
+        as_tensor(x) for value in values for x in nest.flatten(value) if _is_tensor(x)
+    ]
+    weak = tuple([getattr(tensor._value, "weak", None) is not None for tensor in tensors])
+    bind(HOST_PRINT, tensors, (Layout(values, weak, options),))
