@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import TypeAlias
 
 from tapeline.compiler.codegen.loops import FunctionBuilder
@@ -79,7 +80,7 @@ def taken_apart(nest: Nest, found: Schedule) -> Stages | None:
     if size < SPLIT_SIZE:
         return None
     if is_wide(nest, found):
-        return None if _is_one_level(nest, found) else peel(nest)
+        return None if _is_one_pass(nest, found) else peel(nest)
     chunks = found.space.extents[found.chunked] if found.chunked >= 0 else 1
     if found.chunked == found.vector:
         chunks //= 64
@@ -92,8 +93,19 @@ def taken_apart(nest: Nest, found: Schedule) -> Stages | None:
         return None
     axis = max(plain.axes, key=lambda d: plain.shape[d])
     lanewise = found.mode == "lanes"
-    part = part_size(plain.shape[axis], size // plain.shape[axis] if lanewise else 1, lanewise)
+    along = size if lanewise else prod(plain.shape[d] for d in plain.axes)
+    part = part_size(plain.shape[axis], along // plain.shape[axis], lanewise)
     return split(plain, axis, part, lanewise) if part < plain.shape[axis] else None
+
+
+def _is_one_pass(nest: Nest, found: Schedule) -> bool:
+    """Whether nothing inner is stored, and nothing reduced, after a reduction."""
+    levels = levels_of(nest)
+    streams = found.space.streams[nest.n_inputs :]
+    stored = zip(nest.results, streams, strict=False)
+    return all(levels[value] <= 1 for value in live_values(nest)) and not any(
+        levels[value] and stream.varies(found.inner) for value, stream in stored
+    )
 
 
 def _is_one_level(nest: Nest, found: Schedule) -> bool:

@@ -33,7 +33,8 @@ def is_wide(nest: Nest, found: Schedule) -> bool:
     space = found.space
     if found.mode != "lanes" or len(found.inner) != 1 or space.extents[found.inner[0]] < 4 * ROWS:
         return False
-    moving = [s for s in space.streams[: nest.n_inputs] if s.varies(found.inner)]
+    dims = (found.inner[0], found.vector)
+    moving = [s for s in space.streams[: len(nest.operands)] if all(s.strides[d] for d in dims)]
     return bool(moving) and all(
         stream.access(found.vector) == "contiguous"
         and abs(stream.strides[found.inner[0]]) >= WIDE_ROW
@@ -51,7 +52,7 @@ class _Buffers:
 
 
 class SheetSweep(LaneSweep):
-    """Emits a nest of one pass that reduces one dimension and stores nothing inside."""
+    """Emits a nest of one pass that reduces one dimension."""
 
     def build(self) -> None:
         """Emits everything."""
@@ -163,6 +164,8 @@ class SheetSweep(LaneSweep):
             states = [self._read(room, index) for room in self._parts]
             for place in places:
                 known = self.evaluate(self._inner, {}, fixed, place, index, mask)
+                for value, operand in self.plan.passes[0].stores:
+                    self.store(known[value], operand, place, index, mask)
                 states = [
                     self._taken(value, reducer, state, known, place, index)
                     for value, reducer, state in zip(

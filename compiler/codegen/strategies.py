@@ -64,7 +64,7 @@ def choose(nest: Nest, found: Schedule, target: Target) -> Choice:
     plain = plain_choice(nest, found, target)
     if any(is_reducing(step) for step in nest.steps):
         narrow = min(lanes, LANES)
-        if is_wide(nest, found) and len(plain.plan.passes) == 1 and not plain.plan.passes[0].stores:
+        if is_wide(nest, found) and len(plain.plan.passes) == 1:
             return _choice("sheet", nest, found, lanes, target)
         turned = across(nest, found, narrow)
         if turned is None or not (found.mode == "rows" or _is_strided(nest, found)):

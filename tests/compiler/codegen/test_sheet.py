@@ -66,3 +66,23 @@ def test_clusters_over_wide_columns_are_peeled(target: Target) -> None:
     runner.run([x, out])
     e = harness.power(x - x.max(0))
     np.testing.assert_allclose(out, e / e.sum(0), rtol=1e-5)
+
+
+@each_target
+def test_points_are_stored_while_columns_are_summed(target: Target) -> None:
+    x, scale = normal(600, 700), normal(600, 1)
+    product, total = np.zeros_like(x), np.zeros(700, np.float32)
+    f4 = np.dtype(np.float32)
+    steps = (
+        harness.map_step(f4, (0, 1), lambda b, v, s: b.mul(v, s), "mul"),
+        Step("sum", f4, (2,)),
+    )
+    operands = tuple(harness.operand_of(a, x.shape) for a in (x, scale, product))
+    operands += (harness.operand_of(total, x.shape, (0,)),)
+    runner = harness.Runner(Nest(x.shape, (0,), operands, 2, steps, (2, 3)), target)
+    assert runner.kernel.strategy == "sheet"
+    for split in (None, harness.odd_chunks):
+        runner.run([x, scale, product, total], split)
+        assert np.array_equal(product, x * scale)
+        exact = (x * scale).sum(0, dtype=np.float64)
+        np.testing.assert_allclose(total, exact, rtol=1e-5, atol=1e-5)
