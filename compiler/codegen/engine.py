@@ -21,7 +21,7 @@ from tapeline.compiler.codegen.target import Target, host_target
 from tapeline.runtime.errors import TapelineError
 
 _OPT_LEVEL = 2
-"""For instruction selection only. Never 0: LLVM aborts the process there on AVX-512 masks."""
+"""For instruction selection only. Never 0 for vectors: LLVM aborts the process on AVX-512 masks."""
 
 _SHOWN_LINES = 2
 
@@ -86,6 +86,7 @@ class Engine:
         self.lock = threading.RLock()
         self.target = target or host_target()
         self._machine = machine_for(self.target)
+        self._quick_machine = machine_for(self.target, 0)
         self._jit = self._new_jit()
         self._names = itertools.count(1)
         self._dead: list[tuple[llvm.ResourceTracker, Any]] = []
@@ -96,7 +97,7 @@ class Engine:
         )
 
     def compile_module(
-        self, text: str, symbols: Mapping[str, int], exports: Sequence[str]
+        self, text: str, symbols: Mapping[str, int], exports: Sequence[str], quick: bool = False
     ) -> CompiledModule:
         """Machine code for `text`.
 
@@ -108,6 +109,8 @@ class Engine:
             Addresses of the external symbols that are not exported by the process itself.
         exports : sequence of str
             The functions and globals whose addresses will be asked for.
+        quick : bool
+            Compile in half the time, to slower code. Only for texts without vectors.
 
         Raises
         ------
@@ -115,12 +118,13 @@ class Engine:
             If LLVM cannot parse, verify or link the text.
         """
         with self.lock:
-            return self.link_object(self.emit_object(text), symbols, exports, text)
+            return self.link_object(self.emit_object(text, quick), symbols, exports, text)
 
-    def emit_object(self, text: str) -> bytes:
+    def emit_object(self, text: str, quick: bool = False) -> bytes:
         """The object file for `text`, which `link_object` takes in this or in a later process."""
         with self.lock:
-            return self._machine.emit_object(parse_module(text))  # type: ignore[no-any-return]
+            machine = self._quick_machine if quick else self._machine
+            return machine.emit_object(parse_module(text))  # type: ignore[no-any-return]
 
     def emit_asm(self, text: str) -> str:
         """The assembly for `text`."""
@@ -178,11 +182,11 @@ class Engine:
             tracker.close()
 
 
-def machine_for(cpu: Target) -> llvm.TargetMachine:
+def machine_for(cpu: Target, opt: int = _OPT_LEVEL) -> llvm.TargetMachine:
     """A target machine for that processor, all its features included."""
     target = llvm.Target.from_triple(llvm.get_process_triple())
     return target.create_target_machine(
-        cpu=cpu.cpu, features=cpu.features, opt=_OPT_LEVEL, jit=True, codemodel="jitdefault"
+        cpu=cpu.cpu, features=cpu.features, opt=opt, jit=True, codemodel="jitdefault"
     )
 
 

@@ -59,7 +59,8 @@ def compile_entry(
     code = build_entry(spec)
     declarations = sorted({*code.declarations, f"declare i64 @{spec.run}(ptr)"})
     text = "\n".join([*declarations, code.text])
-    module = get_engine().compile_module(text, {**code.symbols, spec.run: run}, [spec.name])
+    symbols = {**code.symbols, spec.run: run}
+    module = get_engine().compile_module(text, symbols, [spec.name], quick=True)
     return NativeEntry(module.address(spec.name), (module, code.kept, kept), following)
 
 
