@@ -104,13 +104,13 @@ def cond(
         return (true_fn if pred else false_fn)(*operands)
     condition = _as_condition("cond: pred", pred)
     structure = list(operands)
-    leaves = [_fresh(as_tensor(leaf, argument="cond")) for leaf in nest.flatten(structure)]
+    leaves = [as_tensor(leaf, argument="cond") for leaf in nest.flatten(structure)]
     then = _Body("cond: true_fn", true_fn, structure)
     other = _Body("cond: false_fn", false_fn, structure)
     handler = STATE.handler
     if handler is None:
         chosen = then if bool(condition) else other
-        results = chosen(*leaves)
+        results = chosen(*map(_fresh, leaves))
         return nest.unflatten(chosen.result, results)
     results = handler.stage_cond(condition, then, other, leaves)
     nest.assert_same_structure(then.result, other.result)
@@ -172,7 +172,7 @@ class _State:
         self.name = name
         self.is_row = isinstance(structure, list | tuple) and not hasattr(structure, "_fields")
         self.structure = structure
-        self.leaves = [_fresh(as_tensor(leaf, argument=name)) for leaf in nest.flatten(structure)]
+        self.leaves = [as_tensor(leaf, argument=name) for leaf in nest.flatten(structure)]
         self.specs = [_spec(leaf) for leaf in self.leaves]
 
     def arguments(self, leaves: Sequence[Tensor]) -> tuple[Any, ...]:

@@ -231,13 +231,10 @@ def make_scan_op(body: Graph, test: Graph | None = None, *, extends: Op | None =
 
 
 def remake(op: Op, graphs: tuple[Graph, ...]) -> Op:
-    """The same op with other graphs, of the same inputs and outputs or of fewer."""
+    """An op of the same kind with other graphs; it extends no other."""
     if is_cond(op):
         return make_cond_op(*graphs)
-    assert isinstance(op.lowering, Loop)
-    if op.name == "while_loop":
-        return make_while_op(*graphs)
-    return make_scan_op(*graphs, extends=op.lowering.extends)
+    return make_scan_op(*graphs) if op.attr_names else make_while_op(*graphs)
 
 
 def _infer_scan(form: LoopForm, given: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:

@@ -9,6 +9,7 @@ from tapeline.compiler.ir.verify import verify_graph
 from tapeline.compiler.passes.algebra import Algebra
 from tapeline.compiler.passes.base import Pass
 from tapeline.compiler.passes.canonicalize import Canonicalize
+from tapeline.compiler.passes.control import Control
 from tapeline.compiler.passes.cse import CommonSubexpressions
 from tapeline.compiler.passes.dce import DeadCode
 from tapeline.compiler.passes.expand import Expand, TraceInto
@@ -30,7 +31,11 @@ def default_passes(
         Whether no gradient will be asked of the graph any more.
     """
     expand: tuple[Pass, ...] = () if trace_into is None else (Expand(trace_into),)
-    return (
+
+    def optimize(graph: Graph) -> Graph:
+        return run_pipeline(graph, passes)
+
+    passes: tuple[Pass, ...] = (
         InlineCalls(),  # first, so that all others see through calls
         *expand,  # after inlining: bodies expand too
         DeadCode(),  # before work is spent on what nobody needs
@@ -38,8 +43,10 @@ def default_passes(
         Canonicalize(differentiated),  # one form of each thing for the passes below
         Algebra(),  # simpler arithmetic, and less of it
         CommonSubexpressions(),  # the passes above make equal nodes out of different ones
+        Control(optimize),  # then all that bodies take is as simple as it gets
         DeadCode(),  # last: they leave behind what they replaced
     )
+    return passes
 
 
 DEFAULT: tuple[Pass, ...] = default_passes()

@@ -147,6 +147,8 @@ def test_loop_that_outgrows_its_room_is_an_error(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(control, "HISTORY_TURNS", 3)
     x = tl.asarray(1.0)
-    run = tl.function(gradients(lambda x: tl.while_loop(lambda x: x < 100, lambda x: [x * 2], [x])))
+    run = tl.function(
+        gradients(lambda x: tl.while_loop(lambda x: x < 100, lambda x: [x * x + 1], [x]))
+    )
     with pytest.raises(LoopLimitError, match="more than 3 turns"):
         run(x)

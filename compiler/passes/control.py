@@ -1,0 +1,347 @@
+"""Brings the passes into branches and loop bodies, and leaves out what control flow does not need.
+
+From the end to the start: a result that nobody takes, rows and states that only serve such results,
+and inputs that no graph uses are left out. A state that no turn changes becomes a capture, a small
+constant moves into the graphs, and of a loop that another one extends only the other one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tapeline.compiler.ir.control_ops import is_cond, is_loop, loop_form, remake
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.structure_ops import PICK, PLACEHOLDER
+from tapeline.compiler.passes.base import PassResult, Rebuild
+from tapeline.runtime.op import Attrs, Loop, Op, Trait
+
+SMALL = 64
+"""Constants of at most so many bytes move into the graphs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Simplifies ops of control flow, and runs `optimize` on the graphs that they own."""
+
+    optimize: Callable[[Graph], Graph]
+    name: str = "control"
+
+    def run(self, graph: Graph, /) -> PassResult:
+        """The graph with simpler choices and loops."""
+        if not any(is_cond(op) or is_loop(op) for op in dict.fromkeys(graph.ops)):
+            return PassResult(graph, False)
+        graph = _merge(graph)
+        live, plans = _plan(graph)
+        work = Rebuild(graph)
+        for node in range(len(graph)):
+            plan = plans.get(node)
+            if not live[node]:
+                work.replace(None)
+            elif plan is None:
+                work.keep(node)
+            else:
+                work.replace(self._apply(work, node, plan))
+        return PassResult(work.finish().graph, True)
+
+    def _apply(self, work: Rebuild, node: int, plan: _Plan) -> Any:
+        source, target = work.source, work.target
+        given = work.inputs(node)
+        parts: tuple[int, ...] = ()
+        if plan.graphs:
+            graphs = tuple(self.optimize(graph) for graph in plan.graphs)
+            op = remake(source.ops[node], graphs)
+            inputs = [given[k] for k in plan.inputs]
+            made = target.add(op, inputs, plan.attrs, source.locations[node])
+            parts = target.picks(made, source.locations[node])
+        count = source.ops[node].n_outputs
+        values: list[Any] = [None] * (count or 1)
+        for old, new in plan.outputs.items():
+            values[old] = parts[new]
+        for old, position in plan.passed.items():
+            values[old] = given[position]
+        return values[0] if count is None else tuple(values)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What becomes of a node: new graphs, which inputs they take, and where its outputs are now."""
+
+    graphs: list[Graph]
+    inputs: list[int]
+    attrs: Attrs
+    outputs: dict[int, int]
+    passed: dict[int, int]
+    """Outputs that are an input of the node as it is."""
+
+
+def _plan(graph: Graph) -> tuple[list[bool], dict[int, _Plan]]:
+    """Which nodes are live, and a plan for each live one of control flow, made from the end to the
+    start."""
+    live = [False] * len(graph)
+    used: dict[int, set[int]] = {}
+    for node in graph.outputs:
+        live[node] = True
+    plans: dict[int, _Plan] = {}
+    for node in range(len(graph) - 1, -1, -1):
+        op, inputs = graph.ops[node], graph.inputs[node]
+        live[node] = live[node] or op is PLACEHOLDER or op.has(Trait.EFFECT)
+        if not live[node]:
+            continue
+        if op is PICK:
+            used.setdefault(inputs[0], set()).add(cast(int, graph.attrs[node][0]))
+        if is_cond(op) or is_loop(op):
+            wanted = {0} if op.n_outputs is None else used.get(node, set())
+            constants = [graph.constant_value(i) for i in inputs]
+            use = _Use(op, graph.attrs[node], inputs, constants, wanted)
+            plans[node] = use.plan_cond() if is_cond(op) else use.plan_loop()
+            inputs = tuple(inputs[k] for k in (*plans[node].inputs, *plans[node].passed.values()))
+        for i in inputs:
+            live[i] = True
+    return live, plans
+
+
+@dataclass(slots=True)
+class _Use:
+    """A use of an op of control flow."""
+
+    op: Op
+    attrs: Attrs
+    inputs: Sequence[int]
+    constants: Sequence[Any]
+    wanted: set[int]
+
+    def stand_in(self, candidates: Sequence[int]) -> dict[int, int | Any]:
+        """For inputs among the candidates that need not be passed: the constant, or the position of
+        an earlier one with the same value."""
+        found: dict[int, int | Any] = {}
+        first: dict[int, int] = {}
+        for position in candidates:
+            constant = self.constants[position]
+            if constant is not None and constant.nbytes <= SMALL:
+                found[position] = constant
+            elif first.setdefault(self.inputs[position], position) != position:
+                found[position] = first[self.inputs[position]]
+        return found
+
+    def plan_cond(self) -> _Plan:
+        """The plan of a choice."""
+        graphs = self.op.subgraphs
+        passed: dict[int, int] = {}
+        for k in self.wanted:
+            places = {_position(graph, graph.outputs[k]) for graph in graphs}
+            if len(places) == 1 and None not in places:
+                passed[k] = 1 + cast(int, places.pop())
+        kept = sorted(self.wanted - passed.keys())
+        if not kept and self.op.has(Trait.EFFECT):
+            kept = [0]
+        if not kept:
+            return _Plan([], [], (), {}, passed)
+        stand_ins = {
+            k - 1: v - 1 if isinstance(v, int) else v
+            for k, v in self.stand_in(range(1, len(self.inputs))).items()
+        }
+        needed: set[int] = set()
+        for graph in graphs:
+            needed |= _needed_inputs(graph, kept)
+        for k in list(needed):
+            stand_in = stand_ins.get(k)
+            if isinstance(stand_in, int):
+                needed.add(stand_in)
+        order = [k for k in sorted(needed) if k not in stand_ins]
+        made = [_rebuilt(graph, order, stand_ins, kept) for graph in graphs]
+        outputs = {old: new for new, old in enumerate(kept)}
+        return _Plan(made, [0, *(1 + k for k in order)], (), outputs, passed)
+
+    def plan_loop(self) -> _Plan:
+        """The plan of a loop."""
+        form = loop_form(self.op, self.attrs)
+        body, first, n = form.body, form.first, form.n_state
+        rows = range(n, n + form.n_xs)
+        still = [k for k in range(n) if body.outputs[k] == body.placeholders[k]]
+        captures = [*still, *range(n + form.n_xs, len(body.placeholders))]
+        stand_ins = {
+            k - first: v - first if isinstance(v, int) else v
+            for k, v in self.stand_in([first + k for k in captures]).items()
+        }
+        tests = [] if form.test is None else [form.test]
+        ys = [k for k in range(n, len(body.outputs)) if first + k in self.wanted]
+        moving = {k - first for k in self.wanted} & (set(range(n)) - {*still})
+        by_test = _test_inputs(form.test, n, form.n_xs)
+        moving |= {k for k in by_test if k < n and k not in still}
+        while True:
+            needed = _needed_inputs(body, [*moving, *ys]) | by_test
+            more = {k for k in needed if k < n and k not in still} | moving
+            if more == moving:
+                break
+            moving = more
+        if not moving and not ys and form.length is None:
+            moving = {k for k in range(n) if k not in still} or {0}
+            needed |= _needed_inputs(body, [*moving])
+        states = sorted(moving)
+        for k in list(needed):
+            stand_in = stand_ins.get(k)
+            if isinstance(stand_in, int):
+                needed.add(stand_in)
+        fixed = [k for k in captures if k in needed and k not in stand_ins and k not in moving]
+        taken = [k for k in rows if k in needed]
+        graphs = [_rebuilt(body, [*states, *taken, *fixed], stand_ins, [*states, *ys])]
+        for test in tests:
+            graphs.append(
+                _rebuilt(
+                    test,
+                    [_in_test(k, n, form.n_xs) for k in (*states, *fixed)],
+                    {
+                        _in_test(k, n, form.n_xs): _in_test(v, n, form.n_xs)
+                        if isinstance(v, int)
+                        else v
+                        for k, v in stand_ins.items()
+                    },
+                    [0],
+                )
+            )
+        inputs = [first + k for k in (*states, *taken, *fixed)]
+        attrs = self.attrs
+        if form.length is not None:
+            inputs.insert(0, 0)
+            attrs = (len(states), len(taken), form.length, form.reverse)
+        elif self.op.name == "while_loop":
+            graphs.reverse()
+        outputs = {first + old: first + new for new, old in enumerate((*states, *ys))}
+        if first and 0 in self.wanted:
+            outputs[0] = 0
+        passed = {first + k: first + k for k in still if first + k in self.wanted}
+        return _Plan(graphs, inputs, attrs, outputs, passed)
+
+
+def _position(graph: Graph, node: int) -> int | None:
+    """Which input of the graph a node is."""
+    return graph.placeholders.index(node) if graph.ops[node] is PLACEHOLDER else None
+
+
+def _needed_inputs(graph: Graph, outputs: Sequence[int]) -> set[int]:
+    """The positions of the inputs that these outputs, or an effect, need."""
+    needed = _needed(graph, outputs)
+    return {k for k, node in enumerate(graph.placeholders) if needed[node]}
+
+
+def _needed(graph: Graph, outputs: Sequence[int]) -> list[bool]:
+    needed = [False] * len(graph)
+    for k in outputs:
+        needed[graph.outputs[k]] = True
+    for node in range(len(graph) - 1, -1, -1):
+        if needed[node] or graph.ops[node].has(Trait.EFFECT):
+            needed[node] = True
+            for i in graph.inputs[node]:
+                needed[i] = True
+    return needed
+
+
+def _in_test(position: int, n_state: int, n_xs: int) -> int:
+    """The position among the test's inputs of an input of the body that both take."""
+    return position if position < n_state else position - n_xs
+
+
+def _test_inputs(test: Graph | None, n_state: int, n_xs: int) -> set[int]:
+    """What the test needs, as positions among the inputs of the body."""
+    if test is None:
+        return set()
+    return {k if k < n_state else k + n_xs for k in _needed_inputs(test, [0])}
+
+
+def _rebuilt(
+    graph: Graph, order: Sequence[int], stand_ins: dict[int, Any], outputs: Sequence[int]
+) -> Graph:
+    """The graph with the inputs at these positions, in this order, and these outputs."""
+    made = Graph(graph.name)
+    values: dict[int, int] = {}
+    for position in order:
+        node = graph.placeholders[position]
+        values[node] = made.add_placeholder(graph.spec(node), str(graph.attrs[node][0]))
+    needed = _needed(graph, outputs)
+    for position, stand_in in stand_ins.items():
+        node = graph.placeholders[position]
+        if not needed[node] or node in values:
+            continue
+        if isinstance(stand_in, int):
+            values[node] = values[graph.placeholders[stand_in]]
+        else:
+            values[node] = made.add_constant(stand_in)
+    for node in range(len(graph)):
+        if needed[node] and graph.ops[node] is not PLACEHOLDER:
+            values[node] = made.copy_node(graph, node, [values[i] for i in graph.inputs[node]])
+    made.outputs = [values[graph.outputs[k]] for k in outputs]
+    return made
+
+
+# --- loops that extend others ------------------------------------------------------------------
+
+
+def _merge(graph: Graph) -> Graph:
+    """One loop in the place of all that it extends, or that extend the same one alike."""
+    families: dict[Any, list[int]] = {}
+    for node, op in enumerate(graph.ops):
+        if is_loop(op):
+            families.setdefault(_family(graph, node), []).append(node)
+    chosen: dict[int, int] = {}
+    for members in families.values():
+        longest = max(members, key=lambda node: (_generation(graph.ops[node]), -node))
+        chosen.update(dict.fromkeys(members, longest))
+    if all(node == longest for node, longest in chosen.items()):
+        return graph
+    work = Rebuild(graph)
+    done: dict[int, tuple[int, ...]] = {}
+    for node, op in enumerate(graph.ops):
+        if node not in chosen:
+            work.keep(node)
+            continue
+        longest = chosen[node]
+        if longest not in done:
+            inputs = [_early(work, i) for i in graph.inputs[longest]]
+            made = work.target.copy_node(graph, longest, inputs)
+            done[longest] = work.target.picks(made, graph.locations[longest])
+        start = 1 if not _has_limit(op) and _has_limit(graph.ops[longest]) else 0
+        values = done[longest][start : start + (op.n_outputs or 1)]
+        work.replace(values[0] if op.n_outputs is None else values)
+    return work.finish().graph
+
+
+def _early(work: Rebuild, node: int) -> int:
+    """The new node for an input; a limit may be a constant that only comes later."""
+    if node < len(work.values):
+        return cast(int, work.values[node])
+    constant = work.source.constant_value(node)
+    assert constant is not None
+    return work.target.add_constant(constant)
+
+
+def _has_limit(op: Op) -> bool:
+    return bool(op.attr_names)
+
+
+def _extended(op: Op) -> Op | None:
+    assert isinstance(op.lowering, Loop)
+    found: Op | None = op.lowering.extends
+    return found
+
+
+def _family(graph: Graph, node: int) -> Any:
+    """What is equal for loops of which one extends another, on the same inputs."""
+    root = op = graph.ops[node]
+    while True:
+        before = _extended(root)
+        if before is None:
+            break
+        root = before
+    inputs = graph.inputs[node]
+    return root, inputs[1:] if _has_limit(op) and not _has_limit(root) else inputs
+
+
+def _generation(op: Op) -> int:
+    """How many loops the op extends, one extending the next."""
+    count = 0
+    before = _extended(op)
+    while before is not None:
+        count, before = count + 1, _extended(before)
+    return count
