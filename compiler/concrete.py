@@ -206,14 +206,30 @@ class ConcreteFunction:
             source.read_value() if is_variable else _as_input(source)
             for _, source, is_variable in self._hidden
         ]
+        for target in self._cells:
+            if isinstance(target, int):
+                self._check_writable(tensors[target], target)
         outputs = self.differentiable(inputs)
         first, last = self._n_results, self._n_results + len(self._assigned)
         for variable, value in zip(self._assigned, outputs[first:last], strict=True):
             variable.assign(value)
         for target, value in zip(self._cells, outputs[last:], strict=True):
-            cell: Tensor = tensors[target] if isinstance(target, int) else target.cell
-            cell._value, cell._node = value._value, value._node
+            cell: Any = tensors[target] if isinstance(target, int) else target.cell
+            if type(cell) is Tensor:
+                cell._value, cell._node = value._value, value._node
+            else:
+                np.copyto(cell, value.numpy())
         return self.pack(*outputs)
+
+    def _check_writable(self, value: Any, position: int) -> None:
+        if type(value) is not Tensor and not (
+            isinstance(value, np.ndarray) and value.flags.writeable
+        ):
+            name = self.graph.attrs[self.graph.placeholders[position]][0]
+            raise ArgumentError(
+                f"{self.name}: the function changes its argument {name} in place, and the array "
+                "that was passed is read-only; pass a copy of it, or a tensor"
+            )
 
     def pack(self, *outputs: Tensor) -> Any:
         """The results in their structure, from the graph's outputs."""
@@ -276,16 +292,10 @@ def trace(
     finally:
         written = graph.written_cells()
     cells: list[tuple[Capture | int, int]] = list(written)
-    for position, (cell, value) in enumerate(zip(placeholders, call.tensors, strict=True)):
-        node = cell._value.id
-        if node == graph.placeholders[position]:
-            continue
-        if type(value) is not Tensor:
-            raise TracingError(
-                f"{name}: argument {names[position]} is a NumPy array and the function changes it "
-                "in place; pass tl.asarray(x), or return the new value"
-            )
-        cells.append((position, node))
+    for position, placeholder in enumerate(placeholders):
+        node = placeholder._value.id
+        if node != graph.placeholders[position]:
+            cells.append((position, node))
     return ConcreteFunction(graph, specs, results, leaves, cells)
 
 
@@ -315,9 +325,13 @@ def _check_containers(
 def _take_results(graph: CapturingGraph, results: Any) -> list[Any]:
     """The leaves of the results, with an `_Output` for each tensor; its node becomes an output."""
     leaves: list[Any] = []
+    seen: dict[int, _Output] = {}
     for leaf in nest.flatten(results):
-        if type(leaf) is Tensor or hasattr(type(leaf), "__tapeline_tensor__"):
-            leaves.append(_Output(len(graph.outputs)))
+        if id(leaf) in seen:
+            leaves.append(seen[id(leaf)])
+        elif type(leaf) is Tensor or hasattr(type(leaf), "__tapeline_tensor__"):
+            seen[id(leaf)] = _Output(len(graph.outputs))
+            leaves.append(seen[id(leaf)])
             graph.outputs.append(graph.value_id(as_tensor(leaf)))
         else:
             leaves.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)

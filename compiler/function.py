@@ -35,6 +35,7 @@ from tapeline.compiler.frontend.retraces import (
 )
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
 from tapeline.runtime import nest
+from tapeline.runtime.dispatch import change_busy
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import wrap
@@ -47,6 +48,10 @@ MAX_TRACES = 256
 """How many traces a function keeps, unless it is told otherwise."""
 _ENTRIES = 8
 """Signatures per function that native entries serve."""
+
+
+_EAGERLY: list[int] = [0]
+"""How many requests to run functions eagerly are in force."""
 
 
 class Function(NativeCallable, Generic[P, R]):
@@ -107,6 +112,8 @@ class Function(NativeCallable, Generic[P, R]):
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """A call by way of Python; what native entries leave over."""
+        if _EAGERLY[0]:
+            return self._python_function(*args, **kwargs)
         matcher, count, concrete = self._last
         if matcher is not None and not kwargs and len(args) == count and matcher(*args):
             if concrete.is_plain:
@@ -254,6 +261,41 @@ class Function(NativeCallable, Generic[P, R]):
 
 
 enable_native_calls(Function)
+
+
+class run_functions_eagerly:
+    """Runs compiled functions as plain Python, in all threads: to debug them.
+
+    Parameters
+    ----------
+    on : bool
+        True from now on, or for a `with` block; False ends that.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> f = tl.function(lambda x: x * 2)
+    >>> with tl.config.run_functions_eagerly(True):
+    ...     y = f(tl.asarray(1.0))
+    >>> f.trace_count
+    0
+    """
+
+    def __init__(self, on: bool) -> None:
+        self._before = _EAGERLY[0]
+        _run_eagerly(int(on))
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        _run_eagerly(self._before)
+
+
+def _run_eagerly(on: int) -> None:
+    """Sets the switch. Native entries step aside while it is on, as they do for traces."""
+    change_busy(on - _EAGERLY[0])
+    _EAGERLY[0] = on
 
 
 def _frames_of_ours() -> int:

@@ -101,11 +101,16 @@ def count_recording(change: int) -> None:
             RECORDING[0] -= 1
 
 
+def change_busy(change: int) -> None:
+    """Tell how many more, or fewer, reasons there are for fast paths to step aside."""
+    with _COUNT_LOCK:
+        BUSY[0] += change
+
+
 def set_handler(handler: Handler | None) -> Handler | None:
     """Make `handler` the one of this thread and return the former one."""
     before = STATE.handler
-    with _COUNT_LOCK:
-        BUSY[0] += (handler is not None) - (before is not None)
+    change_busy((handler is not None) - (before is not None))
     STATE.handler = handler
     return before
 

@@ -290,7 +290,12 @@ class _EntryWriter(EntryChecks):
     def assemble(self, part: Container | int, returned: list[str]) -> str:
         """A container that takes over the references to its items; it joins `made` itself."""
         if isinstance(part, int):
-            return returned[part]
+            item = returned[part]
+            if part in self.placed:  # the same tensor in a second place
+                self.fn.call("void", "Py_IncRef", ("ptr", item))
+                self.made.append(item)
+            self.placed.add(part)
+            return item
         fn, count = self.fn, len(part.items)
         if part.kind == "dict":
             made = fn.call("ptr", "PyDict_New")

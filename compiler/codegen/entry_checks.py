@@ -34,6 +34,8 @@ class EntryChecks:
     owned: list[str] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
+    placed: set[int] = field(default_factory=set)
+    """Outputs that have their place in the result already."""
     leaves: list[str] = field(default_factory=list)
 
     # -- names

@@ -194,14 +194,36 @@ def test_writes_to_arguments_and_captures_reach_the_cells() -> None:
     assert run(tl.function(plain)) == run(plain)
 
 
-def test_an_array_argument_cannot_be_written() -> None:
+def test_writes_to_an_array_argument_reach_the_array() -> None:
     @tl.function
     def f(x: Any) -> Any:
         x += 1
-        return x
+        x[0] = 7.0
+        return x * 2
 
-    with pytest.raises(TracingError, match=r"argument x is a NumPy array.*tl\.asarray"):
-        f(np.zeros(2))
+    for x in (np.zeros(3), np.zeros((3, 2))[:, 0]):
+        for k in range(1, 4):
+            x[1:] = k
+            assert f(x).tolist() == [14.0, 2.0 * k + 2, 2.0 * k + 2]
+            assert x.tolist() == [7.0, k + 1.0, k + 1.0]
+    fixed = np.zeros(3)
+    fixed.flags.writeable = False
+    with pytest.raises(ValueError, match=r"its argument x in place.*read-only"):
+        f(fixed)
+    assert fixed.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_identical_results_stay_identical() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        y = x + 1
+        return y, [y, x * 2], {"again": y}
+
+    for _ in range(3):
+        y, (again, other), table = f(tl.asarray([1.0]))
+        assert y is again
+        assert y is table["again"]
+        assert other is not y
 
 
 def test_variables_are_read_and_assigned_in_program_order() -> None:
@@ -487,3 +509,30 @@ def test_a_host_call_that_raises_reaches_the_caller_and_the_next_call_works() ->
     with pytest.raises(ValueError, match="negative"):
         f(np.array([-3.0, 1.0]))
     np.testing.assert_array_equal(f(np.array([3.0, 1.0])).numpy(), [3.0, 7.0])
+
+
+def test_functions_run_eagerly_while_the_switch_is_on() -> None:
+    seen = []
+
+    @tl.function
+    def f(x: Any) -> Any:
+        seen.append(type(x._value))
+        return x * 2
+
+    x = tl.asarray([1.0])
+    for _ in range(4):
+        f(x)
+    with tl.config.run_functions_eagerly(True):
+        assert f(x).tolist() == [2.0]
+        assert f(tl.asarray([1.0, 2.0])).tolist() == [2.0, 4.0]
+        with tl.config.run_functions_eagerly(False):
+            f(x)
+        f(x)
+    f(x)
+    assert seen.count(np.ndarray) == 3
+    assert f.trace_count == 1
+    assert BUSY[0] == 0
+    tl.config.run_functions_eagerly(True)
+    f(x)
+    tl.config.run_functions_eagerly(False)
+    assert seen.count(np.ndarray) == 4

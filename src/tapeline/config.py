@@ -1,0 +1,3 @@
+"""Switches for the whole process, `tl.config`."""
+
+from tapeline.compiler.function import run_functions_eagerly as run_functions_eagerly
