@@ -44,6 +44,12 @@ class Handler(Protocol):
         """Give the variable a new value."""
         ...
 
+    def stage_gradient(
+        self, name: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor], backward: Body, /
+    ) -> list[Tensor]:
+        """The values of `outputs` again, with the gradients that `backward` gives for `inputs`."""
+        ...
+
     def stage_cond(
         self, condition: Tensor, then: Body, other: Body, operands: Sequence[Tensor], /
     ) -> list[Tensor]:

@@ -117,6 +117,13 @@ def record_operation(
     backward_function : function
         Takes one cotangent per output and returns one, or None, per input.
     """
+    if STATE.handler is not None:
+        staged = STATE.handler.stage_gradient(
+            op_type, outputs, inputs, lambda *cts: _listed(backward_function(*cts))
+        )
+        for out, new in zip(outputs, staged, strict=True):
+            out._value, out._node = new._value, new._node
+        return
     active = STATE.active
     if active is None:
         return
@@ -125,12 +132,10 @@ def record_operation(
         return
 
     def run_backward(cts: tuple[Any, ...], attrs: Any, needed: Any) -> list[Any]:
-        parts = backward_function(*[as_cotangent(ct) for ct in cts])
-        if not isinstance(parts, list | tuple):
-            parts = [parts]
+        parts = _listed(backward_function(*[as_cotangent(ct) for ct in cts]))
         if all(type(ct) is not Tensor for ct in cts):  # a walk over plain arrays
-            parts = [part._value if type(part) is Tensor else part for part in parts]
-        return list(parts)
+            parts = [_plain_value(part) for part in parts]
+        return parts
 
     op = define_op(
         op_type, kernel=_not_callable, infer=_not_callable, n_inputs=len(inputs),
@@ -140,6 +145,17 @@ def record_operation(
     for out, pick in zip(outputs, record_joint(op, (), parents, (), specs, tapes), strict=True):
         if out.dtype.kind in "fc":
             out._node = pick
+
+
+def _listed(parts: Any) -> list[Any]:
+    return list(parts) if isinstance(parts, list | tuple) else [parts]
+
+
+def _plain_value(part: Any) -> Any:
+    """The array of a tensor, unless something that records now may know its history."""
+    if type(part) is not Tensor or (part._node is not None and STATE.active is not None):
+        return part
+    return part._value
 
 
 def _not_callable(*_: Any) -> NoReturn:

@@ -79,7 +79,7 @@ def trace_block(name: str, function: Body, specs: Sequence[TensorSpec]) -> Block
     return block
 
 
-def _plain(block: Block, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
+def plain_graph(block: Block, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
     """The graph of a block with these inputs and outputs, and without dead nodes."""
     source = block.graph
     made = Graph(source.name)
@@ -98,7 +98,7 @@ def _plain(block: Block, inputs: Sequence[int], outputs: Sequence[int]) -> Graph
     return made
 
 
-def _operand(source: Any) -> Tensor:
+def operand_of(source: Any) -> Tensor:
     """What stands for something of outside in the trace around."""
     return as_tensor(source, source.dtype if isinstance(source, np.ndarray) else None)
 
@@ -154,10 +154,10 @@ def stage_cond(
             out.append(block.graph.add_constant(np.asarray(False)))  # an op has a result
     sources = _merged([block.sources for block in blocks])
     graphs = [
-        _plain(block, [*block.inputs, *(block.input_of(source) for source in sources)], out)
+        plain_graph(block, [*block.inputs, *(block.input_of(source) for source in sources)], out)
         for block, out in zip(blocks, outputs, strict=True)
     ]
-    inputs = (condition, *operands, *(_operand(source) for source in sources))
+    inputs = (condition, *operands, *(operand_of(source) for source in sources))
     results = as_list(bind(make_cond_op(*graphs), inputs))
     for target, value in zip(targets, results[n_results:], strict=False):
         _give(target, value)
@@ -255,9 +255,9 @@ class _Loop:
             outputs = list(block.outputs)
             if is_body:
                 outputs[n:n] = [block.update_of(target) for target in self.targets]
-            graphs.append(_plain(block, inputs, outputs))
+            graphs.append(plain_graph(block, inputs, outputs))
         operands = (
-            *self.state, *map(_operand, self.targets), *self.xs, *map(_operand, sources)
+            *self.state, *map(operand_of, self.targets), *self.xs, *map(operand_of, sources)
         )  # fmt: skip
         return operands, graphs
 

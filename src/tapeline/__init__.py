@@ -32,6 +32,8 @@ from tapeline.runtime.gradients.classic import make_vjp as make_vjp
 from tapeline.runtime.gradients.classic import (
     value_and_gradients_function as value_and_gradients_function,
 )
+from tapeline.runtime.gradients.custom import custom_gradient as custom_gradient
+from tapeline.runtime.gradients.custom import grad_pass_through as grad_pass_through
 from tapeline.runtime.gradients.forward import hvp as hvp
 from tapeline.runtime.gradients.forward import jvp as jvp
 from tapeline.runtime.gradients.forward import linearize as linearize
@@ -40,6 +42,7 @@ from tapeline.runtime.gradients.functional import value_and_grad as value_and_gr
 from tapeline.runtime.gradients.functional import vjp as vjp
 from tapeline.runtime.gradients.jacobians import hessian as hessian
 from tapeline.runtime.gradients.jacobians import jacobian as jacobian
+from tapeline.runtime.gradients.watcher import VariableWatcher as VariableWatcher
 from tapeline.runtime.ops import assignment as _assignment  # noqa: F401  # for x[key]
 from tapeline.runtime.ops.arithmetic import add as add
 from tapeline.runtime.ops.arithmetic import divide as divide
@@ -184,5 +187,6 @@ from tapeline.runtime.ops.trigonometric import sin as sin
 from tapeline.runtime.ops.trigonometric import tan as tan
 from tapeline.runtime.spec import TensorSpec as TensorSpec
 from tapeline.runtime.tape import GradientTape as GradientTape
+from tapeline.runtime.tape import stop_recording as stop_recording
 from tapeline.runtime.tensor import Tensor as Tensor
 from tapeline.runtime.variable import Variable as Variable
