@@ -1,7 +1,7 @@
 """Reductions down wide columns: rows are streamed, accumulators wait in a buffer on the stack.
 
-A strip of lanes touches one cache line per row; with long rows those lie far apart. Here some
-kilobytes of each row are read at a time, a few rows together, and added to accumulators that stay
+A strip of lanes touches one cache line per row; with long rows those lie far apart. Here a longer
+stretch of each row is read at a time, a few rows together, and added to accumulators that stay
 in the first-level cache.
 """
 
@@ -18,7 +18,7 @@ from tapeline.compiler.codegen.schedule import Schedule
 from tapeline.compiler.codegen.sweep import Bases
 from tapeline.compiler.codegen.values import Value, type_of
 
-WIDTH = 1024
+WIDTH = 256
 """Columns whose accumulators are kept at a time; a multiple of all lanes."""
 
 WIDE_ROW = 2048

@@ -26,6 +26,9 @@ from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.transpose import LANES, TILE, TileSweep, tiled
 from tapeline.compiler.codegen.values import Value, code_of
 
+MOST_STRIDED = 16
+"""Most lanes where elements are picked one by one, each by instructions of its own."""
+
 CHEAP = 8
 """Up to so many instructions per vector, a reduction gets four accumulators."""
 
@@ -83,7 +86,10 @@ def plain_choice(nest: Nest, found: Schedule, target: Target) -> Choice:
     """The strategy that serves every nest."""
     reduces = any(is_reducing(step) for step in nest.steps)
     name = found.mode if reduces else "elementwise"
-    return _choice(name, nest, found, lanes_of(nest, target), target)
+    lanes = lanes_of(nest, target)
+    if _is_strided(nest, found):
+        lanes = min(lanes, MOST_STRIDED)
+    return _choice(name, nest, found, lanes, target)
 
 
 def _is_strided(nest: Nest, found: Schedule) -> bool:
