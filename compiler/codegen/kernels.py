@@ -36,6 +36,7 @@ from tapeline.compiler.codegen.strategies import (
     lanes_of,
     plain_choice,
 )
+from tapeline.compiler.codegen.sweep import position_code
 from tapeline.compiler.codegen.target import Target
 
 SPLIT_SIZE = 1 << 17
@@ -195,7 +196,15 @@ def space_key(found: Schedule) -> Hashable:
     )
     ragged = found.space.ragged
     split = None if ragged is None else (ragged.part, ragged.inner)
-    return found.mode, found.n_outer, found.chunked, found.space.reduced, split, streams
+    return (
+        found.mode,
+        found.n_outer,
+        found.chunked,
+        found.space.reduced,
+        split,
+        position_code(found),
+        streams,
+    )
 
 
 def slot_values(function: KernelFunction, space: Space, places: Places) -> tuple[SlotValue, ...]:

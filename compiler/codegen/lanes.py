@@ -125,7 +125,7 @@ class _Strip:
                     count = len(reducer.initial(1))
                     position = None
                     if reducer.needs_position:
-                        position = sweep.position(plan.flat_stream, bases, index)
+                        position = sweep.flat_position(bases, index)
                     argument = known[sweep.argument(value)]
                     found += reducer.take(self.f, rest[:count], argument, position, None)
                     rest = rest[count:]

@@ -34,12 +34,14 @@ class Reducer:
 
     kind: str
     code: str
+    position_code: str = "i8"
+    """The dtype of positions on the way; the result is int64."""
 
     @staticmethod
-    def of(step: Step, argument_code: str) -> Reducer:
+    def of(step: Step, argument_code: str, position_code: str = "i8") -> Reducer:
         """The reducer of a step."""
         code = argument_code if step.kind in ("argmax", "argmin") else code_of(step.dtype)
-        return Reducer(step.kind, code)
+        return Reducer(step.kind, code, position_code)
 
     @property
     def compensated(self) -> bool:
@@ -79,7 +81,7 @@ class Reducer:
         if self.flags_nan:
             start.append(constant_of(False, "b1", lanes))
         if self.needs_position:
-            start.append(constant_of(0, "i8", lanes))
+            start.append(constant_of(0, self.position_code, lanes))
         return start
 
     def combine(self, b: Builder, a: Value, x: Value) -> Value:
@@ -147,7 +149,7 @@ class Reducer:
     def result(self, b: Builder, state: State) -> Value:
         """The reduced value."""
         if self.needs_position:
-            return state[1]
+            return b.cast_code(state[1], "i8")
         if self.flags_nan:
             nan = constant_of(float("nan"), self.code, state[0].lanes)
             return b.select(state[1], nan, state[0])

@@ -167,7 +167,7 @@ class _PassRunner:
             argument = known[self.sweep.argument(value)]
             position = None
             if reducer.needs_position:
-                position = self.sweep.position(self.sweep.plan.flat_stream, bases, index)
+                position = self.sweep.flat_position(bases, index)
             state = found[place : place + count]
             found[place : place + count] = reducer.take(self.f, state, argument, position, mask)
             place += count

@@ -189,7 +189,7 @@ class SheetSweep(LaneSweep):
     ) -> State:
         position = None
         if reducer.needs_position:
-            position = self.position(self.plan.flat_stream, place, index)
+            position = self.flat_position(place, index)
         return reducer.take(self.f, state, known[self.argument(value)], position, None)
 
     def _fixed(self, bases: Bases, index: Index, mask: Value | None) -> dict[int, Value]:

@@ -29,6 +29,12 @@ class PassForm:
     """Whether the vector loop needs no masked rest."""
 
 
+def position_code(schedule: Schedule) -> str:
+    """The narrowest dtype for positions in the schedule's space."""
+    dims = tuple(range(len(schedule.space.extents)))
+    return "i4" if schedule.space.size(dims) < 1 << 31 else "i8"
+
+
 class Sweep:
     """Emits one nest into a function; see `RowSweep` and `LaneSweep`."""
 
@@ -48,6 +54,7 @@ class Sweep:
         self.forms = forms
         self.codes = [code_of(o.dtype) for o in self.nest.operands[: self.nest.n_inputs]]
         self.codes += [code_of(step.dtype) for step in self.nest.steps]
+        self.position_code = position_code(schedule)
         self._part: Value | None = None
 
     def build(self) -> None:
@@ -128,21 +135,26 @@ class Sweep:
         pointer = self.address(operand, bases[operand], index)
         self.f.store(self.f.splat(x, self.lanes), pointer, access, mask=mask, stride=stride)
 
-    def position(self, stream: int, bases: Bases, index: Index) -> Value:
+    def flat_position(self, bases: Bases, index: Index) -> Value:
+        """The position along all reduced axes, for every lane."""
+        return self.position(self.plan.flat_stream, bases, index, self.position_code)
+
+    def position(self, stream: int, bases: Bases, index: Index, code: str = "i8") -> Value:
         """A position, for every lane."""
         base, access = bases[stream], self.schedule.access(stream)
         assert isinstance(base, Value)
         if access == "broadcast":
-            return base
-        lanes = self.f.iota("i8", self.lanes)
+            return self.f.cast_code(base, code)
+        lanes = self.f.iota(code, self.lanes)
         start = self.f.at(index)
         if access == "strided":
             stride = self._vector_stride(stream)
             start = self.f.mul(start, stride)
-            lanes = self.f.mul(lanes, self.f.splat(stride, self.lanes))
+            step = self.f.cast_code(stride, code)
+            lanes = self.f.mul(lanes, self.f.splat(step, self.lanes))
         if base != ZERO:
             start = self.f.add(base, start)
-        return self.f.add(lanes, self.f.splat(start, self.lanes))
+        return self.f.add(lanes, self.f.splat(self.f.cast_code(start, code), self.lanes))
 
     # ---- programs
 
@@ -151,7 +163,7 @@ class Sweep:
         found = []
         for value in self.plan.passes[number].reductions:
             step = self._step(value)
-            found.append(Reducer.of(step, self.codes[step.args[0]]))
+            found.append(Reducer.of(step, self.codes[step.args[0]], self.position_code))
         return found
 
     def argument(self, reduction: int) -> int:
