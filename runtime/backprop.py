@@ -370,22 +370,32 @@ def imperative_grad(
     seeds = _seeds(space, targets, output_gradients)
     own = tape.begin_walk()
     try:
-        nodes = source_nodes(own, sources)
-        wanted: dict[Node | None, Any] = dict.fromkeys(nodes)
-        _Walk().run(space, own, wanted, seeds)
+        found = walk_from(space, own, source_nodes(own, sources), seeds)
     finally:
         tape.end_walk()
+    if unconnected_gradients == "zero":
+        found = [
+            space.zeros(source.shape, source.dtype) if part is None else part
+            for source, part in zip(sources, found, strict=True)
+        ]
+    return found
+
+
+def walk_from(
+    space: VSpace,
+    own: TapeSet,
+    nodes: Sequence[Node | None],
+    seeds: Sequence[tuple[Node, Any]],
+) -> list[Any]:
+    """The cotangent, or None, of each of the nodes, for these cotangents of the targets."""
+    wanted: dict[Node | None, Any] = dict.fromkeys(nodes)
+    _Walk().run(space, own, wanted, seeds)
     found: list[Any] = []
     for node in nodes:
         part = wanted[node]
         if space is TENSOR_SPACE and type(part) is not Tensor:
             part = wrap(part) if type(part) is _ndarray and not BUSY[0] else as_cotangent(part)
         found.append(part)
-    if unconnected_gradients == "zero":
-        found = [
-            space.zeros(source.shape, source.dtype) if part is None else part
-            for source, part in zip(sources, found, strict=True)
-        ]
     return found
 
 

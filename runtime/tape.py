@@ -15,10 +15,11 @@ from tapeline.runtime import nest
 from tapeline.runtime.backprop import TENSOR_SPACE, Unconnected, as_cotangent, imperative_grad
 from tapeline.runtime.dispatch import STATE, watchers
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, TapeError
+from tapeline.runtime.jacobian import tape_batch_jacobian, tape_jacobian
 from tapeline.runtime.op import define_op
 from tapeline.runtime.record import record_joint
 from tapeline.runtime.recorder import Tape, TapeEntry, refresh_active, warn_not_differentiable
-from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.tensor import Tensor, as_tensor
 
 
 def push_new_tape(persistent: bool = False, watch_accessed_variables: bool = True) -> Tape:
@@ -283,6 +284,74 @@ class GradientTape(Tape):
         if flat_sources is sources:
             return found if type(sources) is list else tuple(found)
         return found[0] if type(sources) is Tensor else nest.unflatten(sources, found)
+
+    def jacobian(
+        self, target: Any, sources: Any, unconnected_gradients: Unconnected = "none"
+    ) -> Any:
+        """All derivatives of the target with respect to each source.
+
+        Parameters
+        ----------
+        target : Tensor
+            What the block computed.
+        sources : Tensor, Variable or structure of them
+            As for `gradient`.
+        unconnected_gradients : "none" or "zero"
+            What stands for the Jacobian by a source that the target does not depend on.
+
+        Returns
+        -------
+        Tensor, None or structure of them
+            The structure of `sources`; each of shape `target.shape + source.shape`.
+
+        Raises
+        ------
+        TapeError
+            (a RuntimeError) if the tape was used already and is not persistent.
+
+        Examples
+        --------
+        >>> import tapeline as tl
+        >>> x = tl.asarray([1.0, 2.0])
+        >>> with tl.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x * x
+        >>> tape.jacobian(y, x).numpy()
+        array([[2., 0.],
+               [0., 4.]])
+        """
+        flat = _flat_tensors("sources", sources)
+        found = tape_jacobian(self, as_tensor(target), flat, unconnected_gradients)
+        return nest.unflatten(sources, found)
+
+    def batch_jacobian(
+        self, target: Any, source: Any, unconnected_gradients: Unconnected = "none"
+    ) -> Tensor | None:
+        """All derivatives of each row of the target with respect to the same row of the source.
+
+        Rows must not depend on other rows; nobody checks that.
+
+        Parameters
+        ----------
+        target : Tensor, shape (n, ...)
+            What the block computed.
+        source : Tensor or Variable, shape (n, ...)
+            As for `gradient`.
+        unconnected_gradients : "none" or "zero"
+            What stands for the result if the target does not depend on the source.
+
+        Returns
+        -------
+        Tensor, shape (n,) + target.shape[1:] + source.shape[1:], or None
+
+        Raises
+        ------
+        ShapeError
+            (a ValueError) if one has less than two dimensions, or their first extents differ.
+        TapeError
+            (a RuntimeError) if the tape was used already and is not persistent.
+        """
+        return tape_batch_jacobian(self, as_tensor(target), source, unconnected_gradients)
 
     def export(self) -> list[TapeEntry]:
         """What the tape holds now, oldest first: each op with its inputs and what it keeps."""

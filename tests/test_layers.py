@@ -24,7 +24,7 @@ RUNTIME_LAYERS = (
     ("cells",),
     ("ops",),
     ("control",),
-    ("recorder", "tape", "backprop"),
+    ("recorder", "tape", "backprop", "jacobian"),
     ("variable",),
     ("gradients", "api"),
 )

@@ -23,6 +23,9 @@ from tapeline.runtime.dtypes import uint8 as uint8
 from tapeline.runtime.dtypes import uint16 as uint16
 from tapeline.runtime.dtypes import uint32 as uint32
 from tapeline.runtime.dtypes import uint64 as uint64
+from tapeline.runtime.gradients.accumulator import ForwardAccumulator as ForwardAccumulator
+from tapeline.runtime.gradients.checkpointing import checkpoint as checkpoint
+from tapeline.runtime.gradients.checkpointing import recompute_grad as recompute_grad
 from tapeline.runtime.gradients.classic import gradients_function as gradients_function
 from tapeline.runtime.gradients.classic import implicit_gradients as implicit_gradients
 from tapeline.runtime.gradients.classic import (

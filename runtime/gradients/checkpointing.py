@@ -1,0 +1,99 @@
+"""Recomputing a part of a program for the gradient instead of keeping what it needs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime import nest
+from tapeline.runtime.backprop import imperative_grad
+from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.gradients.parameters import name_of
+from tapeline.runtime.record import Node, next_serial
+from tapeline.runtime.tape import pop_tape, push_new_tape, record_operation
+from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+
+
+def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which runs again for its gradient instead of keeping what that needs.
+
+    A tape keeps the arguments and what else `f` reads, nothing between them and the results. `f`
+    must do the same each time: no random numbers, no assignments. In a compiled function the
+    compiler decides what to keep, and this changes nothing.
+
+    Parameters
+    ----------
+    f : callable
+        Of tensors or structures of tensors.
+
+    Returns
+    -------
+    callable
+        With the results and the derivatives of `f`, of any order.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> block = tl.checkpoint(lambda x: tl.sin(tl.exp(tl.cos(x))))
+    >>> x = tl.asarray(0.5)
+    >>> with tl.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = block(x)
+    >>> [entry.op for entry in tape.export()]
+    ['<lambda>']
+    """
+
+    @functools.wraps(f)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        if STATE.active is None or STATE.handler is not None:
+            return f(*args, **kwargs)
+        held_args, held_kwargs = nest.map_structure(_hold, (args, kwargs))
+        start = next_serial()
+        result = f(*held_args, **held_kwargs)
+        leaves = [as_tensor(leaf) for leaf in nest.flatten(result)]
+        sources = _sources_before(start, leaves)
+
+        def run_again(*cts: Tensor) -> list[Any]:
+            tape = push_new_tape(watch_accessed_variables=False)
+            try:
+                for source in sources:
+                    tape.watch_tensor(source)
+                targets = [as_tensor(x) for x in nest.flatten(f(*held_args, **held_kwargs))]
+            finally:
+                pop_tape(tape)
+            return imperative_grad(None, tape, targets, sources, cts)
+
+        outputs = [wrap(leaf._value) for leaf in leaves]
+        record_operation(name_of(f), outputs, sources, run_again)
+        return nest.unflatten(result, outputs)
+
+    return checkpointed
+
+
+recompute_grad = checkpoint
+"""TensorFlow's name for `checkpoint`."""
+
+
+def _hold(leaf: Any) -> Any:
+    """A tensor as it is now: its cell may get another value until the function runs again."""
+    return wrap(leaf._value, leaf._node) if type(leaf) is Tensor else leaf
+
+
+def _sources_before(start: int, results: Sequence[Tensor]) -> list[Tensor]:
+    """Cells for the recorded values, older than `start`, that the results were computed from."""
+    found: dict[int, Tensor] = {}
+    seen: set[int] = set()
+    stack: list[Node] = [x._node for x in results if x._node is not None]
+    while stack:
+        node = stack.pop()
+        if node.serial in seen:
+            continue
+        seen.add(node.serial)
+        if node.serial < start:
+            found[node.serial] = wrap(np.empty(0), node)
+        else:
+            stack += [parent for parent in node.parents if parent is not None]
+    return [found[serial] for serial in sorted(found)]

@@ -1,0 +1,89 @@
+"""Recomputing for the gradient instead of keeping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapeline as tl
+from tapeline.runtime.errors import ArgumentError
+
+Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def eager(f: Callable[..., Any]) -> Callable[..., Any]:
+    return f
+
+
+MODES = pytest.mark.parametrize("mode", [eager, tl.function], ids=["eager", "compiled"])
+
+
+@MODES
+def test_checkpoint_changes_no_derivative(mode: Wrapper) -> None:
+    v, w = tl.Variable(2.0), tl.asarray(5.0)
+    block = tl.checkpoint(lambda x, *, power: {"y": tl.sin(x) ** power * v * w})
+
+    def f(x: Any) -> Any:
+        return block(block(x, power=1)["y"], power=2)["y"]
+
+    def plain(x: Any) -> Any:
+        y = tl.sin(x) * v * w
+        return tl.sin(y) ** 2 * v * w
+
+    def derivatives(f: Any, x: Any) -> Any:
+        with tl.GradientTape(persistent=True) as outer:
+            outer.watch([x, w])
+            with tl.GradientTape() as tape:
+                tape.watch([x, w])
+                y = f(x)
+            first = tape.gradient(y, [x, v, w])
+        second = [outer.gradient(g, s) for g in first for s in (x, v, w)]
+        return [t.numpy() for t in (y, *first, *second)]
+
+    x = tl.asarray(0.7)
+    np.testing.assert_allclose(derivatives(mode(f), x), derivatives(plain, x), rtol=1e-11)
+
+
+def test_checkpoint_keeps_arguments_only() -> None:
+    x = tl.asarray(np.ones(1000))
+
+    def kept(f: Any) -> int:
+        with tl.GradientTape() as tape:
+            tape.watch(x)
+            y = x
+            for _ in range(8):
+                y = f(y)
+        return sum(entry.saved_bytes for entry in tape.export())
+
+    def block(x: Any) -> Any:
+        for _ in range(10):
+            x = tl.tanh(tl.exp(-x) * x)
+        return x
+
+    assert kept(block) > 100 * 8000
+    assert kept(tl.checkpoint(block)) == 0
+
+
+def test_checkpoint_remembers_the_values_of_its_arguments() -> None:
+    x = tl.asarray([1.0, 2.0])
+    block = tl.checkpoint(lambda x: x * x * x)
+    with tl.GradientTape() as tape:
+        tape.watch(x)
+        y = block(x)
+        x += 10.0
+    assert tape.gradient(y, x).numpy().tolist() == [3.0, 12.0]
+
+
+def test_checkpoint_of_a_function_that_changes_is_an_error() -> None:
+    turns = iter([1, 2])
+    block = tl.checkpoint(lambda x: [x * 2.0] * next(turns))
+    with pytest.raises(ArgumentError):
+        tl.grad(lambda x: block(x)[0])(1.0)
+
+
+def test_recompute_grad_is_checkpoint() -> None:
+    assert tl.recompute_grad is tl.checkpoint
+    assert tl.grad(tl.recompute_grad(lambda x: x * x))(3.0).item() == 6.0
