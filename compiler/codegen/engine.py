@@ -43,7 +43,7 @@ class CompiledModule:
     Made by `Engine.compile_module` only.
     """
 
-    __slots__ = ("_addresses", "_engine", "_jit", "_tracker", "object_bytes", "text")
+    __slots__ = ("_addresses", "_engine", "_number", "object_bytes", "text")
 
     text: str
     object_bytes: bytes
@@ -51,15 +51,14 @@ class CompiledModule:
     def __init__(
         self,
         engine: Engine,
-        tracker: llvm.ResourceTracker,
+        number: int,
         text: str,
         object_bytes: bytes,
-        exports: Sequence[str],
+        addresses: dict[str, int],
     ) -> None:
         self._engine = engine
-        self._jit = engine._jit
-        self._tracker = tracker
-        self._addresses: dict[str, int] = {name: tracker[name] for name in exports}
+        self._number = number
+        self._addresses = addresses
         self.text = text
         self.object_bytes = object_bytes
 
@@ -72,9 +71,9 @@ class CompiledModule:
         return self._engine.emit_asm(self.text)
 
     def __del__(self) -> None:
-        tracker = getattr(self, "_tracker", None)
-        if tracker is not None:
-            self._engine.dispose(tracker, self._jit)
+        number = getattr(self, "_number", None)
+        if number is not None:
+            self._engine.dispose(number)
 
 
 class Engine:
@@ -89,7 +88,10 @@ class Engine:
         self._quick_machine = machine_for(self.target, 0)
         self._jit = self._new_jit()
         self._names = itertools.count(1)
-        self._dead: list[tuple[llvm.ResourceTracker, Any]] = []
+        self._libraries: dict[int, tuple[llvm.ResourceTracker, Any]] = {}
+        """Each library that lives, and the JIT that it is in. Nobody else refers to these, so that
+        a garbage collection in one thread never frees what another thread is freeing."""
+        self._dead: list[int] = []
 
     def _new_jit(self) -> Any:
         return llvm.create_lljit_compiler(
@@ -152,24 +154,18 @@ class Engine:
                 raise EmissionError(
                     f"codegen: linking failed: {str(error).strip()}; unbound symbols: {unbound}"
                 ) from None
-            return CompiledModule(self, tracker, text, image, exports)
+            self._libraries[number] = tracker, self._jit
+            addresses = {name: tracker[name] for name in exports}
+            return CompiledModule(self, number, text, image, addresses)
 
-    def dispose(
-        self,
-        tracker: llvm.ResourceTracker,
-        jit: Any,
-        _is_finalizing: Callable[[], bool] = sys.is_finalizing,
-    ) -> None:
+    def dispose(self, number: int, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         """Frees a library's code, now or (when another thread is compiling) at the next link.
 
-        `jit` is what the library was linked in; it must outlive the library. The function is bound
-        early: at the interpreter's end the module's names may be gone.
+        The function is bound early: at the interpreter's end the module's names may be gone.
         """
         if _is_finalizing():
-            tracker.detach()
-            jit.detach()
             return
-        self._dead.append((tracker, jit))
+        self._dead.append(number)
         if self.lock.acquire(blocking=False):
             try:
                 self._bury()
@@ -178,7 +174,7 @@ class Engine:
 
     def _bury(self) -> None:
         while self._dead:
-            tracker, _ = self._dead.pop()
+            tracker, _jit = self._libraries.pop(self._dead.pop())
             tracker.close()
 
 

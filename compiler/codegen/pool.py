@@ -77,7 +77,7 @@ def _pool() -> CompiledModule:
 
     engine = get_engine()
     module = engine.compile_module(_pool_text(), {}, [PARALLEL, "forget_workers", "wanted"])
-    for item in (engine, module._jit, module, module._tracker):
+    for item in (engine, module):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
     ctypes.c_int32.from_address(module.address("wanted")).value = default_thread_count() - 1
     forget = ctypes.PYFUNCTYPE(None)(module.address("forget_workers"))

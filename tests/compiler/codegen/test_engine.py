@@ -126,3 +126,27 @@ if pid == 0:
 sys.exit(os.waitpid(pid, 0)[1] or not ok)
 """
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_threads_collect_garbage_while_another_one_links() -> None:
+    code = f"""
+import gc, sys, threading
+from tapeline.compiler.codegen.engine import get_engine
+sys.setswitchinterval(1e-6)
+engine = get_engine()
+def work():
+    for _ in range(25):
+        cycle = [engine.compile_module({ADD!r}, {{}}, ["add"])]
+        cycle.append(cycle)
+        del cycle
+        gc.collect()
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+gc.collect()
+engine.compile_module({ADD!r}, {{}}, ["add"])
+assert len(engine._libraries) <= 1, engine._libraries
+"""
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
