@@ -19,6 +19,7 @@ from tapeline.runtime.errors import (
     ArgumentError,
     ArgumentTypeError,
     DTypeError,
+    LeakedTensorError,
     SymbolicTensorError,
 )
 from tapeline.runtime.record import Node
@@ -447,7 +448,13 @@ def _store(ufunc: np.ufunc, result: Any, out: tuple[Any, ...]) -> Any:
 
 
 def _reject_symbolic(tensor: Tensor, what: str) -> NoReturn:
-    value = tensor._value
+    value: Any = tensor._value
+    if not getattr(value, "is_traced", True):
+        raise LeakedTensorError(
+            f"{what}: a symbolic tensor made by {value.describe()} was used outside of its trace. "
+            "It has no value there; return it from the traced function and use what the call "
+            "returns"
+        )
     raise SymbolicTensorError(
         f"{what}: the tensor {value!r} of shape {value.shape} and dtype {value.dtype} is symbolic: "
         "while a function is traced its tensors have no values yet. Use tl.where instead of `if`, "

@@ -31,6 +31,11 @@ class Symbol:
         """Number of dimensions."""
         return len(self.shape)
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether the trace that it belongs to still runs."""
+        return self.graph.is_open
+
     def __repr__(self) -> str:
         return f"<symbol %{self.id} of {self.graph.name}>"
 
