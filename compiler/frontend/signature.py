@@ -134,17 +134,11 @@ def _describe(value: Any, name: str, found: dict[str, str], first: dict[int, str
 
 
 def _children(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The parts of a container, with their names."""
-    if isinstance(value, dict):
-        for key in ordered_keys(value) if type(value) is dict else value:
-            yield f"{name}[{key!r}]", value[key]
-    elif isinstance(value, list | tuple):
-        fields = getattr(value, "_fields", None)
-        for index, child in enumerate(value):
-            yield f"{name}.{fields[index]}" if fields else f"{name}[{index}]", child
-    elif value is not None:
-        for field_name in value.__dataclass_fields__:
-            yield f"{name}.{field_name}", getattr(value, field_name)
+    """The parts of a container, with their names, in the order of keys."""
+    if type(value) is dict:
+        value = {key: value[key] for key in ordered_keys(value)}
+    for part, child in nest.named_children(value):
+        yield f"{name}{part}", child
 
 
 def is_tensor_leaf(x: Any) -> bool:
@@ -192,9 +186,8 @@ def _add(value: Any, parts: list[Any], tensors: list[Any]) -> None:
         for key in keys:
             _add(value[key], parts, tensors)
     elif value is not None and not nest.is_leaf(value):
-        parts.append(kind)
-        children = nest.flatten(value)
-        parts.append(len(children))
+        children = nest.children(value)
+        parts += [kind, len(children), nest.auxiliary(value)]
         for child in children:
             _add(child, parts, tensors)
     else:

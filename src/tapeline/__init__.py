@@ -1,6 +1,7 @@
 """NumPy-style Python made fast and differentiable on the CPU."""
 
 from tapeline import config as config
+from tapeline import nest as nest
 from tapeline import tape as tape
 from tapeline.compiler.frontend.retraces import no_retrace as no_retrace
 from tapeline.compiler.function import Function as Function

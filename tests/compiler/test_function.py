@@ -536,3 +536,31 @@ def test_functions_run_eagerly_while_the_switch_is_on() -> None:
     f(x)
     tl.config.run_functions_eagerly(False)
     assert seen.count(np.ndarray) == 4
+
+
+class Layer:
+    def __init__(self, w: Any, b: Any, kind: str) -> None:
+        self.w, self.b, self.kind = w, b, kind
+
+
+tl.nest.register(Layer, lambda x: ((x.w, x.b), x.kind), lambda kind, parts: Layer(*parts, kind))
+
+
+def test_registered_classes_go_in_and_out() -> None:
+    @tl.function
+    def f(layer: Layer, x: Any) -> Layer:
+        y = layer.w * x + layer.b
+        return Layer(tl.tanh(y) if layer.kind == "tanh" else y, None, layer.kind)
+
+    w, b, x = (tl.asarray([float(k)]) for k in (2, 3, 4))
+    for _ in range(3):
+        assert f(Layer(w, b, "linear"), x).w.tolist() == [11.0]
+        squashed = f(Layer(w, b, "tanh"), x)
+        assert squashed.kind == "tanh"
+        assert squashed.w.item() == pytest.approx(np.tanh(11.0))
+    assert f.trace_count == 2
+    assert "layer[0]" in f.explain()[0].signature
+    with tl.GradientTape() as tape:
+        tape.watch(w)
+        y = f(Layer(w, b, "linear"), x).w
+    assert tape.gradient(y, w).tolist() == [4.0]

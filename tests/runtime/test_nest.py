@@ -82,7 +82,7 @@ def test_map_structure_takes_several_structures() -> None:
     ("a", "b", "place"),
     [
         ([1, 2], (1, 2), "the top: list and tuple"),
-        ({"a": [1]}, {"a": [1, 2]}, r"\['a'\]: list of \[0\] and of \[0, 1\]"),
+        ({"a": [1]}, {"a": [1, 2]}, r"\['a'\]: list of \[0\] and of \[0\], \[1\]"),
         ({"a": 1}, {"b": 1}, "dict of"),
         ([1, None], [1, 2], r"\[1\]: NoneType and int"),
     ],
@@ -90,3 +90,43 @@ def test_map_structure_takes_several_structures() -> None:
 def test_map_structure_names_where_structures_differ(a: Any, b: Any, place: str) -> None:
     with pytest.raises(ArgumentError, match=place):
         nest.map_structure(lambda x, y: x, a, b)
+
+
+class Layer:
+    def __init__(self, w: Any, b: Any, kind: str = "dense") -> None:
+        self.w, self.b, self.kind = w, b, kind
+
+
+nest.register(
+    Layer, lambda x: ((x.w, x.b), x.kind), lambda kind, parts: Layer(parts[0], parts[1], kind)
+)
+
+
+def test_registered_classes_are_structures() -> None:
+    model = {"first": Layer(1, [2, 3]), "second": Layer(4, None, "sparse")}
+    assert nest.flatten(model) == [1, 2, 3, 4]
+    again = nest.map_structure(lambda leaf: leaf * 10, model)
+    assert (again["first"].w, again["first"].b) == (10, [20, 30])
+    assert (again["second"].w, again["second"].b) == (40, None)
+    assert again["second"].kind == "sparse"
+    with pytest.raises(ArgumentError, match="Layer is a structure already"):
+        nest.register(Layer, lambda x: ((), None), lambda kind, parts: None)
+    with pytest.raises(ArgumentError, match="dict is a structure already"):
+        nest.register(dict, lambda x: ((), None), lambda kind, parts: None)
+
+
+def test_attrs_classes_are_structures() -> None:
+    class Attribute:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+    class Point:  # what `attrs.define` makes, as far as structures look at it
+        __attrs_attrs__ = (Attribute("x"), Attribute("y"))
+        x: Any
+        y: Any
+
+    point = object.__new__(Point)
+    point.x, point.y = 1, (2, 3)
+    assert nest.flatten(point) == [1, 2, 3]
+    assert nest.map_structure(lambda leaf: -leaf, point).y == (-2, -3)
+    assert nest.named_children(point)[1] == (".y", (2, 3))
