@@ -275,3 +275,113 @@ def nbody_grad(inputs: Inputs) -> Built:
         return energy, tape.gradient(energy, p)
 
     return pure(energy_and_gradient, inputs, ("p", "m"))
+
+
+@case("lstm_100", "scan")
+def lstm_100(inputs: Inputs) -> Built:
+    _, batch, width = inputs["xs"].shape
+
+    def loss_of(wx: tl.Tensor, wh: tl.Tensor, b: tl.Tensor, xs: tl.Tensor) -> tl.Tensor:
+        def turn(state: Any, z: tl.Tensor) -> Any:
+            h, c = state
+            i, f, g, o = tl.split(z + h @ wh, 4, axis=-1)
+            c = tl.sigmoid(f) * c + tl.sigmoid(i) * tl.tanh(g)
+            h = tl.sigmoid(o) * tl.tanh(c)
+            return (h, c), h
+
+        nothing = tl.zeros((batch, width), dtype=tl.float32)
+        _, hs = tl.scan(turn, (nothing, nothing), xs @ wx + b)
+        return tl.mean(hs * hs)
+
+    def loss_and_gradients(
+        xs: tl.Tensor, wx: tl.Tensor, wh: tl.Tensor, b: tl.Tensor
+    ) -> tuple[tl.Tensor, ...]:
+        with tl.GradientTape() as tape:
+            for weight in (wx, wh, b):
+                tape.watch(weight)
+            loss = loss_of(wx, wh, b, xs)
+        return (loss, *tape.gradient(loss, [wx, wh, b]))
+
+    return pure(loss_and_gradients, inputs, ("xs", "wx", "wh", "b"))
+
+
+@case("hot_loop_scalar", "while")
+def hot_loop_scalar(inputs: Inputs) -> Built:
+    def stopping_time(n: tl.Tensor, total: tl.Tensor) -> Any:
+        def turn(n: tl.Tensor, total: tl.Tensor) -> Any:
+            return tl.where(n % 2 == 0, n / 2, 3 * n + 1), total + 1
+
+        return tl.while_loop(lambda n, total: n != 1, turn, (n, total))[1]
+
+    def total_time(last: tl.Tensor) -> Any:
+        def turn(n: tl.Tensor, total: tl.Tensor) -> Any:
+            return n + 1, stopping_time(n, total)
+
+        one, zero = tl.ones((), dtype=tl.float64), tl.zeros((), dtype=tl.float64)
+        return tl.while_loop(lambda n, total: n <= last, turn, (one, zero))[1]
+
+    return pure(total_time, inputs, ("n",))
+
+
+@case("lorenz_rk4", "scan")
+def lorenz_rk4(inputs: Inputs) -> Built:
+    dt, sigma, rho, beta = (inputs[name] for name in ("dt", "sigma", "rho", "beta"))
+
+    def slope(state: Any) -> Any:
+        x, y, z = state
+        return sigma * (y - x), x * (rho - z) - y, x * y - beta * z
+
+    def ahead(state: Any, k: Any, step: float) -> Any:
+        return tuple(a + step * b for a, b in zip(state, k, strict=True))
+
+    def turn(state: Any, _: Any) -> Any:
+        k1 = slope(state)
+        k2 = slope(ahead(state, k1, dt / 2))
+        k3 = slope(ahead(state, k2, dt / 2))
+        k4 = slope(ahead(state, k3, dt))
+        mixed = (p + 2 * q + 2 * r + t for p, q, r, t in zip(k1, k2, k3, k4, strict=True))
+        return ahead(state, tuple(mixed), dt / 6), None
+
+    def run(s: tl.Tensor) -> tl.Tensor:
+        state, _ = tl.scan(turn, (s[0], s[1], s[2]), length=inputs["steps"])
+        return tl.stack(state)
+
+    return pure(run, inputs, ("s",))
+
+
+@case("mandelbrot", "scan")
+def mandelbrot(inputs: Inputs) -> Built:
+    def run(cr: tl.Tensor, ci: tl.Tensor) -> tl.Tensor:
+        def turn(state: Any, _: Any) -> Any:
+            zr, zi, n = state
+            r2, i2 = zr * zr, zi * zi
+            alive = r2 + i2 <= 4
+            zi = tl.where(alive, 2 * zr * zi + ci, zi)
+            zr = tl.where(alive, r2 - i2 + cr, zr)
+            return (zr, zi, n + tl.astype(alive, tl.int32)), None
+
+        zero = tl.zeros_like(cr)
+        start = (zero, zero, tl.zeros(cr.shape, dtype=tl.int32))
+        count: tl.Tensor = tl.scan(turn, start, length=inputs["iters"])[0][2]
+        return count
+
+    return pure(run, inputs, ("cr", "ci"))
+
+
+@case("rosenbrock_gd", "scan")
+def rosenbrock_gd(inputs: Inputs) -> Built:
+    def gradient(x: tl.Tensor) -> tl.Tensor:
+        with tl.GradientTape() as tape:
+            tape.watch(x)
+            value = tl.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+        slope: tl.Tensor = tape.gradient(value, x)
+        return slope
+
+    def run(x: tl.Tensor) -> tl.Tensor:
+        def turn(x: tl.Tensor, _: Any) -> Any:
+            return x - inputs["lr"] * gradient(x), None
+
+        last: tl.Tensor = tl.scan(turn, x, length=inputs["steps"])[0]
+        return last
+
+    return pure(run, inputs, ("x",))

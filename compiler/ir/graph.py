@@ -189,6 +189,12 @@ class Graph:
 
         return summarize_graph(self)
 
+    def to_networkx(self) -> Any:
+        """The graph as a `networkx.MultiDiGraph`, with op, attributes, spec and source line."""
+        from tapeline.compiler.inspect.networkx_graph import graph_to_networkx  # loads networkx
+
+        return graph_to_networkx(self)
+
     def to_svg(self) -> str:
         """The graph as the text of an SVG picture."""
         from tapeline.compiler.inspect.svg import graph_to_svg
