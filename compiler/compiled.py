@@ -108,9 +108,10 @@ class Compiled(NativeCallable):
         return self._run(*arrays)
 
     def _run(self, *arrays: Array) -> Any:
-        """A call by way of Python; the second one adds a native entry."""
+        """A call by way of Python; the third one adds a native entry. (After the second one a
+        function often has an entry of its own and does not come here again.)"""
         self._calls += 1
-        if self._calls == 2:
+        if self._calls == 3:
             self._add_entry()
         outputs = self.executable(arrays)(arrays)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
