@@ -143,7 +143,7 @@ class ConcreteFunction:
             return "other"
         if nest.is_leaf(self._results):
             return "single"
-        flat = all(nest.is_leaf(child) for child in self._results)
+        flat = all(nest.is_leaf(child) for child in nest.children(self._results))
         if flat and type(self._results) is tuple:
             return "tuple"
         return "list" if flat and type(self._results) is list else "other"

@@ -543,7 +543,7 @@ class Layer:
         self.w, self.b, self.kind = w, b, kind
 
 
-tl.nest.register(Layer, lambda x: ((x.w, x.b), x.kind), lambda kind, parts: Layer(*parts, kind))
+tl.nest.register(Layer, lambda x: ((x.w, x.b), x.kind), lambda kind, ps: Layer(ps[0], ps[1], kind))
 
 
 def test_registered_classes_go_in_and_out() -> None:

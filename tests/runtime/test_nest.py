@@ -92,25 +92,25 @@ def test_map_structure_names_where_structures_differ(a: Any, b: Any, place: str)
         nest.map_structure(lambda x, y: x, a, b)
 
 
-class Layer:
+class Affine:
     def __init__(self, w: Any, b: Any, kind: str = "dense") -> None:
         self.w, self.b, self.kind = w, b, kind
 
 
 nest.register(
-    Layer, lambda x: ((x.w, x.b), x.kind), lambda kind, parts: Layer(parts[0], parts[1], kind)
+    Affine, lambda x: ((x.w, x.b), x.kind), lambda kind, parts: Affine(parts[0], parts[1], kind)
 )
 
 
 def test_registered_classes_are_structures() -> None:
-    model = {"first": Layer(1, [2, 3]), "second": Layer(4, None, "sparse")}
+    model = {"first": Affine(1, [2, 3]), "second": Affine(4, None, "sparse")}
     assert nest.flatten(model) == [1, 2, 3, 4]
     again = nest.map_structure(lambda leaf: leaf * 10, model)
     assert (again["first"].w, again["first"].b) == (10, [20, 30])
     assert (again["second"].w, again["second"].b) == (40, None)
     assert again["second"].kind == "sparse"
-    with pytest.raises(ArgumentError, match="Layer is a structure already"):
-        nest.register(Layer, lambda x: ((), None), lambda kind, parts: None)
+    with pytest.raises(ArgumentError, match="Affine is a structure already"):
+        nest.register(Affine, lambda x: ((), None), lambda kind, parts: None)
     with pytest.raises(ArgumentError, match="dict is a structure already"):
         nest.register(dict, lambda x: ((), None), lambda kind, parts: None)
 
