@@ -14,12 +14,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.entry_checks import EntryChecks
-from tapeline.compiler.codegen.entry_spec import Container, EntrySpec, OutSpec
-from tapeline.compiler.codegen.function_text import FunctionText
+from tapeline.compiler.codegen.entry_spec import Container, EntrySpec, OutSpec, Structure
+from tapeline.compiler.codegen.function_text import FunctionText, Value
 from tapeline.compiler.codegen.native_call import MISS, NativeEntry
 
 _RECYCLED_BYTES = 1024
@@ -83,9 +81,22 @@ def build_entry(spec: EntrySpec) -> EntryCode:
     return _EntryWriter(spec).write()
 
 
+def _count_parts(structure: Structure | Container | int) -> int:
+    """Containers, and places in them."""
+    if not isinstance(structure, Container):
+        return 1
+    return 1 + sum(_count_parts(item) for item in structure.items)
+
+
 @dataclass(slots=True)
 class _EntryWriter(EntryChecks):
     """The whole entry."""
+
+    owned_memory: str = ""
+    owned_count: str = ""
+    made_memory: str = ""
+    made_room: int = 0
+    made_used: int = 0
 
     def write(self) -> EntryCode:
         """The whole function."""
@@ -112,8 +123,19 @@ class _EntryWriter(EntryChecks):
 
     def own_inputs(self) -> None:
         """Takes references, and reads the data pointers. From here on Python code may run."""
-        for array in self.owned:
-            self.fn.call("void", "Py_IncRef", ("ptr", array))
+        fn = self.fn
+        self.owned_memory = fn.alloca(8 * max(1, len(self.owned)), 8)
+        self.owned_count = fn.alloca(8, 8)
+        for position, array in enumerate(self.owned):
+            fn.call("void", "Py_IncRef", ("ptr", array))
+            fn.store("ptr", array, fn.offset(self.owned_memory, 8 * position))
+        fn.store("i64", len(self.owned), self.owned_count)
+        self.made_room = 2 * len(self.spec.outputs) + _count_parts(self.spec.structure) + 1
+        self.made_memory = fn.alloca(8 * self.made_room, 8)
+        fn.call(
+            "void", "llvm.memset.p0.i64", ("ptr", self.made_memory), ("i8", 0),
+            ("i64", 8 * self.made_room), ("i1", "false"),
+        )  # fmt: skip
         for is_data, name in self.checked:
             self.data.append(name if is_data else self.field(name, layout.ARRAY_DATA))
 
@@ -122,20 +144,38 @@ class _EntryWriter(EntryChecks):
         for name in names:
             self.fn.call("void", "Py_DecRef", ("ptr", name))
 
-    def leave(self, result: str, names: list[str]) -> None:
-        """Ends the function early, after giving references back."""
-        self.release(names)
-        self.fn.line(f"ret ptr {result}")
+    def release_owned(self) -> None:
+        """Gives the references to the inputs back, once."""
+        count = self.fn.load("i64", self.owned_count)
+        self.fn.store("i64", 0, self.owned_count)
+        self.call_shared("void", "tapeline_release", ("ptr", self.owned_memory), ("i64", count))
+
+    def release_made(self) -> None:
+        """Gives all references back that the entry made and has not passed on."""
+        self.call_shared(
+            "void", "tapeline_release", ("ptr", self.made_memory), ("i64", self.made_room)
+        )
+
+    def hold(self, made: str) -> None:
+        """Notes a reference, so that it is given back if something fails later."""
+        slot = self.made_used
+        self.made_used += 1
+        assert slot < self.made_room
+        self.made.append((made, slot))
+        self.fn.store("ptr", made, self.fn.offset(self.made_memory, 8 * slot))
+
+    def pass_on(self, made: str) -> None:
+        """Notes that somebody else holds the reference now."""
+        position = next(k for k, (name, _) in enumerate(self.made) if name == made)
+        _, slot = self.made.pop(position)
+        self.fn.store("ptr", "null", self.fn.offset(self.made_memory, 8 * slot))
 
     def check_made(self, made: str) -> None:
         """Ends the function with the error that is set if an object could not be made."""
-        number = self.fn.number()
-        missing = self.fn.compare("eq", made, "null", "ptr")
-        self.fn.branch(missing, f"failed{number}", f"made{number}")
-        self.fn.label(f"failed{number}")
-        self.leave("null", [*self.made, *self.owned])
-        self.fn.label(f"made{number}")
-        self.made.append(made)
+        following = f"made{self.fn.number()}"
+        self.fn.branch(self.fn.compare("eq", made, "null", "ptr"), "failed", following)
+        self.fn.label(following)
+        self.hold(made)
 
     def make_outputs(self) -> list[str]:
         """New arrays, wrapped where tensors are returned; the objects, one per output."""
@@ -144,76 +184,38 @@ class _EntryWriter(EntryChecks):
             if out.kind == "object":
                 value = self.object(out.target)
                 self.fn.call("void", "Py_IncRef", ("ptr", value))
-                self.made.append(value)
+                self.hold(value)
                 outputs.append(value)
                 continue
-            array = self.recycled_array(out) if is_recycled(out) else self.new_array(out)
+            array = self.new_array(out)
             self.data.append(self.field(array, layout.ARRAY_DATA))
             outputs.append(self.new_tensor(array) if out.kind == "tensor" else array)
         return outputs
 
     def new_array(self, out: OutSpec) -> str:
-        """A fresh C-ordered array, which joins `made`."""
+        """A fresh C-ordered array, or that of the last call if nobody but the pool holds it any
+        more. The pool is a list, so the array dies with the entry."""
         if out.dtype is None:
             raise ValueError("build_entry: an output needs a dtype")
-        descr = self.dtype(out.dtype)
-        shape = "null"
-        if out.shape:
-            name = f"@{self.spec.name}_shape{len(self.constants)}"
-            extents = ", ".join(f"i64 {extent}" for extent in out.shape)
-            self.constants.append(
-                f"{name} = private unnamed_addr constant [{len(out.shape)} x i64] [{extents}]"
-            )
-            shape = name
-        self.symbols["PyArray_NewFromDescr"] = layout.numpy_api().new_from_descr
-        self.fn.call("void", "Py_IncRef", ("ptr", descr))
-        array = self.fn.call(
-            "ptr", "PyArray_NewFromDescr", ("ptr", self.object(np.ndarray, "py_ndarray")),
-            ("ptr", descr), ("i32", len(out.shape)), ("ptr", shape), ("ptr", "null"),
-            ("ptr", "null"), ("i32", 0), ("ptr", "null"),
-        )  # fmt: skip
+        wanted: list[tuple[str, Value]] = [
+            ("ptr", self.dtype(out.dtype)), ("i64", len(out.shape)), ("ptr", self.shape(out.shape)),
+        ]  # fmt: skip
+        if is_recycled(out):
+            pool: list[Any] = [None]
+            self.kept.append(pool)
+            name = f"py_{self.spec.name}_pool{self.fn.number()}"
+            place = self.address(name, layout.list_item_address(pool, 0))
+            array = self.call_shared("ptr", "tapeline_recycled_array", ("ptr", place), *wanted)
+        else:
+            array = self.call_shared("ptr", "tapeline_new_array", *wanted)
         self.check_made(array)
         return array
 
-    def recycled_array(self, out: OutSpec) -> str:
-        """The array of the last call if nobody but the pool holds it any more, else a fresh one,
-        which the pool keeps from now on. The pool is a list, so the array dies with the entry."""
-        fn, number = self.fn, self.fn.number()
-        reuse, fresh, done = f"reuse{number}", f"fresh{number}", f"array{number}"
-        pool: list[Any] = [None]
-        self.kept.append(pool)
-        address = layout.list_item_address(pool, 0)
-        place = self.address(f"py_{self.spec.name}_pool{number}", address)
-        last = fn.load("ptr", place)
-        unshared = fn.compare("eq", fn.load("i64", fn.offset(last, layout.OBJECT_REFCOUNT)), 1)
-        fn.branch(unshared, reuse, fresh)
-        fn.label(reuse)
-        fn.call("void", "Py_IncRef", ("ptr", last))
-        fn.jump(done)
-        fn.label(fresh)
-        array = self.new_array(out)
-        fn.call("void", "Py_IncRef", ("ptr", array))
-        before = fn.load("ptr", place)
-        fn.store("ptr", array, place)
-        fn.call("void", "Py_DecRef", ("ptr", before))
-        end_of_fresh = fn.block
-        fn.jump(done)
-        fn.label(done)
-        either = fn.value(f"phi ptr [ {last}, %{reuse} ], [ {array}, %{end_of_fresh} ]")
-        self.made[self.made.index(array)] = either
-        return either
-
     def new_tensor(self, array: str) -> str:
-        """A tensor that takes over the reference to the array, which was made last."""
-        fn, cls = self.fn, self.spec.tensor_class
-        type_ = self.object(cls, "py_tensor_type")
-        tensor = fn.call("ptr", "PyType_GenericAlloc", ("ptr", type_), ("i64", 0))
+        """A tensor that takes over the reference to the array."""
+        self.pass_on(array)
+        tensor = self.call_shared("ptr", "tapeline_new_tensor", ("ptr", array))
         self.check_made(tensor)
-        self.made.remove(array)
-        none = self.object(None, "py_none")
-        fn.store("ptr", array, fn.offset(tensor, layout.slot_offset(cls, "_value")))
-        fn.call("void", "Py_IncRef", ("ptr", none))
-        fn.store("ptr", none, fn.offset(tensor, layout.slot_offset(cls, "_node")))
         return tensor
 
     def run(self) -> None:
@@ -230,7 +232,8 @@ class _EntryWriter(EntryChecks):
             status = fn.call_defined("i64", f"@{self.spec.run}", ("ptr", pointers))
         fn.branch(fn.compare("eq", status, 0), "succeeded", "refused")
         fn.label("refused")
-        self.release([*self.made, *self.owned])
+        self.release_made()
+        self.release_owned()
         self.report(status)
         fn.label("succeeded")
 
@@ -265,9 +268,9 @@ class _EntryWriter(EntryChecks):
                 place = fn.offset(self.object(out.target), offset)
                 before.append(fn.load("ptr", place))
                 fn.store("ptr", made, place)
-                self.made.remove(made)
-        self.release([*before, *self.owned])
-        self.owned.clear()
+                self.pass_on(made)
+        self.release(before)
+        self.release_owned()
 
     def finish(self, returned: list[str]) -> None:
         """Returns the outputs in the spec's structure, and ends with the miss block."""
@@ -284,6 +287,10 @@ class _EntryWriter(EntryChecks):
                 structure = Container(structure, tuple(range(len(returned))))
             result = self.assemble(structure, returned)
         fn.line(f"ret ptr {result}")
+        fn.label("failed")
+        self.release_made()
+        self.release_owned()
+        fn.line("ret ptr null")
         fn.label("miss")
         fn.line(f"ret ptr inttoptr (i64 {MISS} to ptr)")
 
@@ -293,7 +300,7 @@ class _EntryWriter(EntryChecks):
             item = returned[part]
             if part in self.placed:  # the same tensor in a second place
                 self.fn.call("void", "Py_IncRef", ("ptr", item))
-                self.made.append(item)
+                self.hold(item)
             self.placed.add(part)
             return item
         fn, count = self.fn, len(part.items)
@@ -311,7 +318,7 @@ class _EntryWriter(EntryChecks):
                 "i32", f"Py{part.kind.title()}_SetItem",
                 ("ptr", made), ("i64", position), ("ptr", item),
             )  # fmt: skip
-            self.made.remove(item)
+            self.pass_on(item)
         return made
 
     def set_key(self, made: str, key: Any, item: str) -> None:
@@ -320,12 +327,10 @@ class _EntryWriter(EntryChecks):
         status = fn.call(
             "i32", "PyDict_SetItem", ("ptr", made), ("ptr", self.object(key)), ("ptr", item)
         )
-        fn.branch(fn.compare("eq", status, 0, "i32"), f"set{number}", f"unset{number}")
-        fn.label(f"unset{number}")
-        self.leave("null", self.made)
+        fn.branch(fn.compare("eq", status, 0, "i32"), f"set{number}", "failed")
         fn.label(f"set{number}")
+        self.pass_on(item)
         self.release([item])
-        self.made.remove(item)
 
     def call_builder(self, returned: list[str]) -> str:
         """The builder's result for the outputs."""

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.codegen import layout
-from tapeline.compiler.codegen.entry_spec import ArgSpec, EntrySpec
-from tapeline.compiler.codegen.function_text import FunctionText
+from tapeline.compiler.codegen.entry_runtime import runtime_symbols
+from tapeline.compiler.codegen.entry_spec import ArgSpec, CellGuard, EntrySpec
+from tapeline.compiler.codegen.function_text import FunctionText, Value
 from tapeline.runtime.spec import DType, Shape
 
 _UNROLLED_LEAVES = 6
@@ -33,7 +34,8 @@ class EntryChecks:
     checked: list[tuple[bool, str]] = field(default_factory=list)
     owned: list[str] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
+    made: list[tuple[str, int]] = field(default_factory=list)
+    """References that the entry holds, by name, and where in memory they stand."""
     placed: set[int] = field(default_factory=set)
     """Outputs that have their place in the result already."""
     leaves: list[str] = field(default_factory=list)
@@ -161,27 +163,37 @@ class EntryChecks:
 
     def check_value(self, arg: ArgSpec, argument: str) -> None:
         """A tensor, or (kind "value") an array."""
-        fn, spec = self.fn, self.spec
+        spec = self.spec
         self.leaves.append(argument)
-        cls = self.object(spec.tensor_class, "py_tensor_type")
-        kind = self.field(argument, layout.OBJECT_TYPE)
-        number, before = fn.number(), fn.block
         if arg.kind == "tensor":
-            self.require_equal("ptr", kind, cls)
-        else:
-            is_tensor = fn.compare("eq", kind, cls, "ptr")
-            fn.branch(is_tensor, f"tensor{number}", f"value{number}")
-            fn.label(f"tensor{number}")
-        self.check_node(self.field(argument, layout.slot_offset(spec.tensor_class, "_node")))
-        array = self.field(argument, layout.slot_offset(spec.tensor_class, "_value"))
-        if arg.kind != "tensor":
-            after = fn.block
-            fn.jump(f"value{number}")
-            fn.label(f"value{number}")
-            array = fn.value(f"phi ptr [ {array}, %{after} ], [ {argument}, %{before} ]")
+            cls = self.object(spec.tensor_class, "py_tensor_type")
+            self.require_equal("ptr", self.field(argument, layout.OBJECT_TYPE), cls)
+        recording = "null" if spec.recording is None else self.recording(spec.recording)
+        array = self.call_shared("ptr", "tapeline_value", ("ptr", argument), ("ptr", recording))
         self.check_array(array, arg.dtype, arg.shape)
         self.owned.append(array)
         self.checked.append((False, array))
+
+    def recording(self, guard: CellGuard) -> str:
+        """The symbol of the count of recording tapes."""
+        self.kept.append(guard.holder)
+        return self.address(f"py_{self.spec.name}_recording", guard.address)
+
+    def call_shared(self, result: str, name: str, *args: tuple[str, Value]) -> str:
+        """A call of a function that all entries share."""
+        self.symbols |= runtime_symbols(self.spec.tensor_class)
+        return self.fn.call(result, name, *args)
+
+    def shape(self, shape: Shape) -> str:
+        """The symbol of a constant array of extents."""
+        if not shape:
+            return "null"
+        name = f"@{self.spec.name}_shape_" + "_".join(map(str, shape))
+        extents = ", ".join(f"i64 {extent}" for extent in shape)
+        text = f"{name} = private unnamed_addr constant [{len(shape)} x i64] [{extents}]"
+        if text not in self.constants:
+            self.constants.append(text)
+        return name
 
     def check_row(self, arg: ArgSpec, argument: str) -> None:
         """A tuple or list, and its items."""
@@ -228,8 +240,7 @@ class EntryChecks:
         has_none = fn.compare("eq", node, none, "ptr")
         fn.branch(has_none, f"free{number}", f"noded{number}")
         fn.label(f"noded{number}")
-        place = self.address(f"py_{self.spec.name}_recording", recording.address)
-        self.kept.append(recording.holder)
+        place = self.recording(recording)
         self.require_equal("ptr", fn.load("ptr", place), self.object(recording.expected))
         fn.jump(f"free{number}")
         fn.label(f"free{number}")
@@ -266,19 +277,11 @@ class EntryChecks:
         """An ndarray of this dtype and shape, aligned, C-contiguous, in native byte order."""
         if dtype is None:
             raise ValueError("build_entry: an array needs a dtype")
-        fn = self.fn
-        ndarray = self.object(np.ndarray, "py_ndarray")
-        self.require(fn.compare("ne", array, "null", "ptr"))
-        self.require_equal("ptr", self.field(array, layout.OBJECT_TYPE), ndarray)
-        self.require_equal("i32", self.field(array, layout.ARRAY_NDIM, "i32"), len(shape))
-        self.require_equal("ptr", self.field(array, layout.ARRAY_DESCR), self.dtype(dtype))
-        flags = self.field(array, layout.ARRAY_FLAGS, "i32")
-        wanted = layout.C_CONTIGUOUS_ALIGNED
-        self.require_equal("i32", fn.value(f"and i32 {flags}, {wanted}"), wanted)
-        if shape:
-            dimensions = self.field(array, layout.ARRAY_DIMENSIONS)
-            for axis, extent in enumerate(shape):
-                self.require_equal("i64", self.field(dimensions, 8 * axis, "i64"), extent)
+        fits = self.call_shared(
+            "i1", "tapeline_check_array", ("ptr", array), ("ptr", self.dtype(dtype)),
+            ("i64", len(shape)), ("ptr", self.shape(shape)),
+        )  # fmt: skip
+        self.require(fits)
 
     def check_cells(self) -> None:
         """The captured arrays."""

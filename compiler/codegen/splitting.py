@@ -80,29 +80,30 @@ def kept_size(nest: Nest) -> int:
 
 
 def separate(nest: Nest) -> Stages | None:
-    """A nest per result where nothing is reduced and some result stands still along a dimension, so
-    that each point of a result is computed once; None where all results move alike.
+    """A nest per set of dimensions along which results move, where nothing is reduced, so that each
+    point of a result is computed once; None where all results move alike.
 
-    A result over an input comes last.
+    Results over inputs come last.
     """
-    outputs = range(nest.n_inputs, len(nest.operands))
-    moving = {
-        k: tuple(d for d, n in enumerate(nest.shape) if n > 1 and nest.operands[k].strides[d])
-        for k in outputs
-    }
-    if len(set(moving.values())) < 2:
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for k, operand in enumerate(nest.operands[nest.n_inputs :], nest.n_inputs):
+        moving = tuple(d for d, n in enumerate(nest.shape) if n > 1 and operand.strides[d])
+        groups.setdefault(moving, []).append(k)
+    if len(groups) < 2:
         return None
+    overwriting = {operand for _, operand in nest.in_place}
     stages = []
-    for k in sorted(outputs, key=lambda k: any(k == operand for _, operand in nest.in_place)):
-        source = tuple((i, nest.n_inputs) for i, operand in nest.in_place if operand == k)
+    for moving, outputs in sorted(groups.items(), key=lambda item: bool(overwriting & {*item[1]})):
         one = replace(
             nest,
-            shape=tuple(n if d in moving[k] else 1 for d, n in enumerate(nest.shape)),
-            operands=(*nest.operands[: nest.n_inputs], nest.operands[k]),
-            results=(nest.results[k - nest.n_inputs],),
-            in_place=source,
+            shape=tuple(n if d in moving else 1 for d, n in enumerate(nest.shape)),
+            operands=(*nest.operands[: nest.n_inputs], *(nest.operands[k] for k in outputs)),
+            results=tuple(nest.results[k - nest.n_inputs] for k in outputs),
+            in_place=tuple(
+                (i, nest.n_inputs + outputs.index(k)) for i, k in nest.in_place if k in outputs
+            ),
         )
-        stages.append(Stage(one, (*range(nest.n_inputs), k)))
+        stages.append(Stage(one, (*range(nest.n_inputs), *outputs)))
     return Stages(tuple(stages), ())
 
 

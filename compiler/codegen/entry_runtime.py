@@ -1,0 +1,204 @@
+"""What all native entries share: checks of arrays, and the making of arrays and tensors.
+
+One module per tensor class, compiled at the first entry and kept for as long as the process lives.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tapeline.compiler.codegen import layout
+from tapeline.compiler.codegen.function_text import FunctionText
+
+if TYPE_CHECKING:
+    from tapeline.compiler.codegen.engine import CompiledModule
+
+_NAMES = (
+    "tapeline_value",
+    "tapeline_check_array",
+    "tapeline_new_array",
+    "tapeline_recycled_array",
+    "tapeline_new_tensor",
+    "tapeline_release",
+)
+
+
+def runtime_symbols(tensor_class: type) -> dict[str, int]:
+    """The addresses of the shared functions, by name."""
+    module = _runtime(tensor_class)
+    return {name: module.address(name) for name in _NAMES}
+
+
+@functools.cache
+def _runtime(tensor_class: type) -> CompiledModule:
+    from tapeline.compiler.codegen.engine import get_engine  # loads llvmlite
+
+    symbols = {
+        "py_ndarray": id(np.ndarray),
+        "py_tensor_type": id(tensor_class),
+        "py_none": id(None),
+        "py_zero": id(0),
+        "PyArray_NewFromDescr": layout.numpy_api().new_from_descr,
+    }
+    functions = [
+        _value(tensor_class),
+        _check_array(),
+        _new_array(),
+        _recycled_array(),
+        _new_tensor(tensor_class),
+        _release(),
+    ]
+    declarations = sorted(set().union(*(fn.declarations for fn in functions)))
+    declarations += [f"@{name} = external global i8" for name in symbols if name.startswith("py_")]
+    text = "\n".join([*declarations, *(fn.text() for fn in functions)])
+    return get_engine().compile_module(text, symbols, _NAMES)
+
+
+def _field(fn: FunctionText, owner: str, offset: int, type_: str = "ptr") -> str:
+    return fn.load(type_, fn.offset(owner, offset), 4 if type_ == "i32" else 8)
+
+
+class _Choice:
+    """A function that goes on while conditions hold, and returns `otherwise` when one does not."""
+
+    def __init__(self, fn: FunctionText, otherwise: str) -> None:
+        self.fn = fn
+        self.otherwise = otherwise
+
+    def require(self, condition: str) -> None:
+        """Goes on only if the condition holds."""
+        following = f"ok{self.fn.number()}"
+        self.fn.branch(condition, following, "no")
+        self.fn.label(following)
+
+    def finish(self, result: str) -> FunctionText:
+        """Returns the result."""
+        self.fn.line(f"ret {result}")
+        self.fn.label("no")
+        self.fn.line(f"ret {self.otherwise}")
+        return self.fn
+
+
+def _value(tensor_class: type) -> FunctionText:
+    """The array of a tensor that no tape follows, or the argument itself if it is no tensor; null
+    for other tensors. `recording` is null, or points to a count of tapes: while it is zero a
+    tensor's node means nothing."""
+    fn = FunctionText("ptr @tapeline_value(ptr %argument, ptr %recording) nounwind")
+    kind = _field(fn, "%argument", layout.OBJECT_TYPE)
+    fn.branch(fn.compare("eq", kind, "@py_tensor_type", "ptr"), "tensor", "other")
+    fn.label("other")
+    fn.line("ret ptr %argument")
+    fn.label("tensor")
+    node = _field(fn, "%argument", layout.slot_offset(tensor_class, "_node"))
+    fn.branch(fn.compare("eq", node, "@py_none", "ptr"), "free", "noded")
+    fn.label("noded")
+    fn.branch(fn.compare("eq", "%recording", "null", "ptr"), "no", "ask")
+    fn.label("ask")
+    count = fn.load("ptr", "%recording")
+    fn.branch(fn.compare("eq", count, "@py_zero", "ptr"), "free", "no")
+    fn.label("free")
+    array = _field(fn, "%argument", layout.slot_offset(tensor_class, "_value"))
+    fn.line(f"ret ptr {array}")
+    fn.label("no")
+    fn.line("ret ptr null")
+    return fn
+
+
+def _check_array() -> FunctionText:
+    """Whether an object is an aligned C-contiguous ndarray of this descriptor and shape."""
+    fn = FunctionText(
+        "i1 @tapeline_check_array(ptr %array, ptr %descr, i64 %ndim, ptr %shape) nounwind"
+    )
+    choice = _Choice(fn, "i1 false")
+    choice.require(fn.compare("ne", "%array", "null", "ptr"))
+    kind = _field(fn, "%array", layout.OBJECT_TYPE)
+    choice.require(fn.compare("eq", kind, "@py_ndarray", "ptr"))
+    ndim = fn.value(f"zext i32 {_field(fn, '%array', layout.ARRAY_NDIM, 'i32')} to i64")
+    choice.require(fn.compare("eq", ndim, "%ndim"))
+    descr = _field(fn, "%array", layout.ARRAY_DESCR)
+    choice.require(fn.compare("eq", descr, "%descr", "ptr"))
+    flags = _field(fn, "%array", layout.ARRAY_FLAGS, "i32")
+    wanted = layout.C_CONTIGUOUS_ALIGNED
+    choice.require(fn.compare("eq", fn.value(f"and i32 {flags}, {wanted}"), wanted, "i32"))
+    dimensions = _field(fn, "%array", layout.ARRAY_DIMENSIONS)
+
+    def extent(axis: str, _: list[str]) -> None:
+        step = fn.mul(axis, 8)
+        mine = fn.load("i64", fn.offset(dimensions, step))
+        choice.require(fn.compare("eq", mine, fn.load("i64", fn.offset("%shape", step))))
+
+    fn.loop(0, "%ndim", 1, extent)
+    return choice.finish("i1 true")
+
+
+def _new_array() -> FunctionText:
+    """A fresh C-ordered array; null with an error set."""
+    fn = FunctionText("ptr @tapeline_new_array(ptr %descr, i64 %ndim, ptr %shape) nounwind")
+    fn.call("void", "Py_IncRef", ("ptr", "%descr"))
+    ndim = fn.value("trunc i64 %ndim to i32")
+    array = fn.call(
+        "ptr", "PyArray_NewFromDescr", ("ptr", "@py_ndarray"), ("ptr", "%descr"), ("i32", ndim),
+        ("ptr", "%shape"), ("ptr", "null"), ("ptr", "null"), ("i32", 0), ("ptr", "null"),
+    )  # fmt: skip
+    fn.line(f"ret ptr {array}")
+    return fn
+
+
+def _recycled_array() -> FunctionText:
+    """The array at `place` if nobody else holds it any more, else a fresh one, which is kept there
+    from now on. `place` is an item of a list, which holds one reference."""
+    fn = FunctionText(
+        "ptr @tapeline_recycled_array(ptr %place, ptr %descr, i64 %ndim, ptr %shape) nounwind"
+    )
+    last = fn.load("ptr", "%place")
+    count = fn.load("i64", fn.offset(last, layout.OBJECT_REFCOUNT))
+    fn.branch(fn.compare("eq", count, 1), "reuse", "fresh")
+    fn.label("reuse")
+    fn.call("void", "Py_IncRef", ("ptr", last))
+    fn.line(f"ret ptr {last}")
+    fn.label("fresh")
+    array = fn.call_defined(
+        "ptr", "@tapeline_new_array", ("ptr", "%descr"), ("i64", "%ndim"), ("ptr", "%shape")
+    )
+    fn.branch(fn.compare("eq", array, "null", "ptr"), "failed", "keep")
+    fn.label("keep")
+    fn.call("void", "Py_IncRef", ("ptr", array))
+    before = fn.load("ptr", "%place")
+    fn.store("ptr", array, "%place")
+    fn.call("void", "Py_DecRef", ("ptr", before))
+    fn.line(f"ret ptr {array}")
+    fn.label("failed")
+    fn.line("ret ptr null")
+    return fn
+
+
+def _new_tensor(tensor_class: type) -> FunctionText:
+    """A tensor without history that takes over the reference to its array, even where it fails."""
+    fn = FunctionText("ptr @tapeline_new_tensor(ptr %array) nounwind")
+    tensor = fn.call("ptr", "PyType_GenericAlloc", ("ptr", "@py_tensor_type"), ("i64", 0))
+    fn.branch(fn.compare("eq", tensor, "null", "ptr"), "failed", "made")
+    fn.label("made")
+    fn.store("ptr", "%array", fn.offset(tensor, layout.slot_offset(tensor_class, "_value")))
+    fn.call("void", "Py_IncRef", ("ptr", "@py_none"))
+    fn.store("ptr", "@py_none", fn.offset(tensor, layout.slot_offset(tensor_class, "_node")))
+    fn.line(f"ret ptr {tensor}")
+    fn.label("failed")
+    fn.call("void", "Py_DecRef", ("ptr", "%array"))
+    fn.line("ret ptr null")
+    return fn
+
+
+def _release() -> FunctionText:
+    """Gives back the references in an array of pointers, some of which may be null."""
+    fn = FunctionText("void @tapeline_release(ptr %objects, i64 %count) nounwind")
+
+    def one(index: str, _: list[str]) -> None:
+        held = fn.load("ptr", fn.offset("%objects", fn.mul(index, 8)))
+        fn.call("void", "Py_DecRef", ("ptr", held))
+
+    fn.loop(0, "%count", 1, one)
+    fn.line("ret void")
+    return fn
