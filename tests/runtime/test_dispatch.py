@@ -86,7 +86,7 @@ def test_bind_on_mixed_inputs_gives_a_tensor(tiny: Any) -> None:
 
 
 def test_handler_answers_instead_of_numpy(tiny: Any) -> None:
-    trace = Trace()
+    trace: Any = Trace()
     x = as_tensor([1.0])
     with push_handler(trace):
         assert BUSY[0] >= 1
@@ -99,7 +99,7 @@ def test_handler_answers_instead_of_numpy(tiny: Any) -> None:
 
 
 def test_tapes_record_what_a_handler_answers(tiny: Any) -> None:
-    trace = Trace()
+    trace: Any = Trace()
     x = as_tensor([1.0, 2.0])
     with push_handler(trace), GradientTape() as tape:
         tape.watch(x)

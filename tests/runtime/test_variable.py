@@ -207,7 +207,7 @@ class Recorder:
 
 def test_handlers_serve_reads_and_assignments(tiny: Any) -> None:
     v = Variable([1.0, 2.0])
-    handler = Recorder()
+    handler: Any = Recorder()
     with push_handler(handler), GradientTape() as tape:
         v.assign([3.0, 4.0])
         v.assign_add(1.0)

@@ -153,7 +153,7 @@ def undefined(x: Any) -> Any:
 
 
 def late_binding(x: Any) -> Any:
-    functions = []
+    functions: list[Any] = []
     for i in range(3):
         y = i * x
         functions.append(lambda: y)  # noqa: B023  # that is the point

@@ -209,5 +209,5 @@ def test_exactly_the_lines_that_run_are_traced() -> None:
 
     for program in (programs.early, programs.nested, programs.while_in_while, programs.augmented):
         new = converted(program)
-        first = program.__code__.co_firstlineno  # type: ignore[attr-defined]  # a plain function
+        first = program.__code__.co_firstlineno
         assert lines_of(new) - {first} == lines_of(program)
