@@ -10,11 +10,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tapeline.runtime.device import CPU, Device
 from tapeline.runtime.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -85,9 +87,9 @@ class Tensor:
         return self.size * self.itemsize
 
     @property
-    def device(self) -> Literal["cpu"]:
+    def device(self) -> Device:
         """Always "cpu"."""
-        return "cpu"
+        return CPU
 
     def __tapeline_tensor__(self) -> Tensor:
         return self
@@ -256,6 +258,20 @@ class Tensor:
         def __getitem__(self, key: Any) -> Tensor: ...
         def __setitem__(self, key: Any, value: Any) -> None: ...
 
+        def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType: ...
+        def __dlpack__(
+            self,
+            /,
+            *,
+            stream: Any = None,
+            max_version: tuple[int, int] | None = None,
+            dl_device: tuple[Any, int] | None = None,
+            copy: bool | None = None,
+        ) -> Any: ...
+        def __dlpack_device__(self, /) -> tuple[Any, int]: ...
+        def to_device(self, device: Device, /, *, stream: Any = None) -> Tensor: ...
+
+        nonzero: Callable[..., tuple[Tensor, ...]]
         sum: Callable[..., Tensor]
         prod: Callable[..., Tensor]
         mean: Callable[..., Tensor]

@@ -15,13 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 RUNTIME_LAYERS = (
     ("errors",),
-    ("spec", "dtypes"),
+    ("spec", "dtypes", "device", "constants"),
     ("op",),
     ("record",),
     ("tensor", "nest"),
     ("dispatch",),
     ("operators",),
-    ("cells",),
+    ("cells", "limits", "exchange"),
+    ("inspection",),
     ("ops",),
     ("control",),
     ("recorder", "tape", "backprop", "jacobian"),

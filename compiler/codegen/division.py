@@ -4,11 +4,14 @@ sign of the divisor. No operands trap.
 
 from __future__ import annotations
 
+import numpy as np
+
 from tapeline.compiler.codegen.memory import Memory
 from tapeline.compiler.codegen.values import (
     Value,
     bits_of,
     constant_of,
+    dtype_of,
     is_float,
     is_signed,
     size_of,
@@ -145,6 +148,11 @@ class Division(Memory):
         rounded = self.select(
             self.float_compare("une", exact, zero), floor, self.copysign(zero, ratio)
         )
+        largest = self.const(float(np.finfo(dtype_of(a.code)).max), a)
+        finite = self.bit_and(
+            self.compare("le", self.abs(a), largest), self.compare("le", self.abs(b), largest)
+        )
+        rounded = self.select(finite, rounded, self.floor(ratio))
         return self.select(self.compare("eq", b, zero), ratio, rounded)
 
     def _define_far_remainder(self, code: str) -> None:

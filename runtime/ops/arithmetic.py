@@ -267,13 +267,23 @@ attach_operators("truediv", "/", DIVIDE, promote=promote_to_divide)
 # -- floor_divide and remainder --------------------------------------------------------------------
 
 
+def _floor_divide_kernel(x: Any, y: Any) -> Any:
+    quotient = np.floor_divide(x, y)
+    if quotient.dtype.kind == "f":
+        infinite = np.isinf(x) | np.isinf(y)
+        if infinite.any():
+            with np.errstate(all="ignore"):
+                return np.where(infinite, np.floor(np.divide(x, y)), quotient)
+    return quotient
+
+
 def _floor_divide_emit(b: ScalarEmitter[V], x: V, y: V) -> V:
     return b.floor_divide(x, y)
 
 
 FLOOR_DIVIDE = define_pointwise(
     "floor_divide",
-    kernel=np.floor_divide,
+    kernel=_floor_divide_kernel,
     kinds="iuf",
     n_inputs=2,
     vjps=(None, None),
@@ -287,7 +297,8 @@ _floor_divide = make_binary(FLOOR_DIVIDE, promote=bool_as_int8)
 def floor_divide(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """The quotient of `x1` and `x2` rounded down, element by element; `x1 // x2`.
 
-    An int divided by 0 gives 0. There is no gradient.
+    An int divided by 0 gives 0. With an infinity the quotient is that of `floor(x1 / x2)`, where
+    Python and NumPy give NaN or -1. There is no gradient.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.op import Attrs, DTypeOf, Sample, ScalarEmitter, Trait, V
 from tapeline.runtime.operators import attach_method, make_unary
 from tapeline.runtime.ops.pointwise import apply, call, define_pointwise, to_real
@@ -234,7 +235,9 @@ def _cast(x: Tensor, dtype: DType) -> Tensor:
 install_conversions(cast=_cast)
 
 
-def astype(x: TensorLike, dtype: npt.DTypeLike, /, *, copy: bool = True) -> Tensor:
+def astype(
+    x: TensorLike, dtype: npt.DTypeLike, /, *, copy: bool = True, device: Device | None = None
+) -> Tensor:
     """The values in another dtype.
 
     Floats become ints by dropping the fraction, NaN becomes 0, and a float beyond the ints the
@@ -249,6 +252,8 @@ def astype(x: TensorLike, dtype: npt.DTypeLike, /, *, copy: bool = True) -> Tens
         The wanted dtype.
     copy : bool
         False gives a tensor that has the dtype already back as it is.
+    device : "cpu", optional
+        Where the result lives.
 
     Returns
     -------
@@ -266,6 +271,7 @@ def astype(x: TensorLike, dtype: npt.DTypeLike, /, *, copy: bool = True) -> Tens
     >>> tl.astype([1.7, -1.7], "int32").numpy()
     array([ 1, -1], dtype=int32)
     """
+    check_device("astype", device)
     x = as_tensor(x, None, "astype")
     wanted = canonical_dtype(dtype, "astype: dtype")
     if x.dtype is wanted:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.ops.cast import identity
@@ -39,7 +40,12 @@ def chosen_dtype(op_name: str, dtype: npt.DTypeLike | None, default: DType) -> D
 
 
 def asarray(
-    obj: TensorLike, /, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None
+    obj: TensorLike,
+    /,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | None = None,
+    copy: bool | None = None,
 ) -> Tensor:
     """A tensor of the values of `obj`.
 
@@ -50,6 +56,8 @@ def asarray(
     dtype : dtype-like, optional
         The wanted dtype; by default that of the values: bool, int64, float64 or complex128 for
         Python numbers.
+    device : "cpu", optional
+        Where the tensor lives.
     copy : bool, optional
         By default an array is copied, and a tensor of the wanted dtype comes back as it is. True
         gives a tensor of its own in any case. False shares the memory of an array, which must not
@@ -76,6 +84,7 @@ def asarray(
     array([[1., 2.],
            [3., 4.]], dtype=float32)
     """
+    check_device("asarray", device)
     if copy is False and type(obj) is not Tensor:
         return _shared(obj, dtype)
     result = as_tensor(obj, dtype)
@@ -109,7 +118,12 @@ def _shared(obj: Any, dtype: npt.DTypeLike | None) -> Tensor:
 # -- filled ----------------------------------------------------------------------------------------
 
 
-def zeros(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Tensor:
+def zeros(
+    shape: int | Sequence[int],
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | None = None,
+) -> Tensor:
     """A tensor of zeros.
 
     Parameters
@@ -118,6 +132,8 @@ def zeros(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Ten
         Extent of each dimension.
     dtype : dtype-like, optional
         Element type, by default float64.
+    device : "cpu", optional
+        Where the tensor lives.
 
     Returns
     -------
@@ -138,12 +154,18 @@ def zeros(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Ten
     array([[0., 0.],
            [0., 0.]])
     """
+    check_device("zeros", device)
     return new_tensor(
         np.zeros(shape_argument("zeros", shape), chosen_dtype("zeros", dtype, _FLOAT64))
     )
 
 
-def ones(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Tensor:
+def ones(
+    shape: int | Sequence[int],
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | None = None,
+) -> Tensor:
     """A tensor of ones; parameters and errors as in `zeros`.
 
     Examples
@@ -152,10 +174,16 @@ def ones(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Tens
     >>> tl.ones(3, dtype="int8").numpy()
     array([1, 1, 1], dtype=int8)
     """
+    check_device("ones", device)
     return new_tensor(np.ones(shape_argument("ones", shape), chosen_dtype("ones", dtype, _FLOAT64)))
 
 
-def empty(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Tensor:
+def empty(
+    shape: int | Sequence[int],
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | None = None,
+) -> Tensor:
     """A tensor whose values do not matter; parameters and errors as in `zeros`.
 
     Examples
@@ -164,13 +192,18 @@ def empty(shape: int | Sequence[int], dtype: npt.DTypeLike | None = None) -> Ten
     >>> tl.empty((2, 0)).shape
     (2, 0)
     """
+    check_device("empty", device)
     return new_tensor(
         np.empty(shape_argument("empty", shape), chosen_dtype("empty", dtype, _FLOAT64))
     )
 
 
 def full(
-    shape: int | Sequence[int], fill_value: TensorLike, dtype: npt.DTypeLike | None = None
+    shape: int | Sequence[int],
+    fill_value: TensorLike,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | None = None,
 ) -> Tensor:
     """A tensor of one value everywhere.
 
@@ -182,6 +215,8 @@ def full(
         The value; gradients flow to a tensor.
     dtype : dtype-like, optional
         Element type, by default that of the value.
+    device : "cpu", optional
+        Where the tensor lives.
 
     Returns
     -------
@@ -201,6 +236,7 @@ def full(
     >>> tl.full(3, 2.5).numpy()
     array([2.5, 2.5, 2.5])
     """
+    check_device("full", device)
     value = as_tensor(fill_value, dtype, "full: fill_value")
     if value.shape != ():
         raise ShapeError(f"full: fill_value has shape {value.shape}; expected a single value")
@@ -210,7 +246,13 @@ def full(
     return apply(get_op("broadcast_to"), value, attrs=(extents,))
 
 
-def zeros_like(x: TensorLike, /, dtype: npt.DTypeLike | None = None) -> Tensor:
+def zeros_like(
+    x: TensorLike,
+    /,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | None = None,
+) -> Tensor:
     """Zeros of the shape of `x`, and of its dtype unless one is given.
 
     Examples
@@ -220,10 +262,16 @@ def zeros_like(x: TensorLike, /, dtype: npt.DTypeLike | None = None) -> Tensor:
     array([0., 0.])
     """
     x = as_tensor(x, None, "zeros_like")
-    return zeros(x.shape, x.dtype if dtype is None else dtype)
+    return zeros(x.shape, x.dtype if dtype is None else dtype, device=device)
 
 
-def ones_like(x: TensorLike, /, dtype: npt.DTypeLike | None = None) -> Tensor:
+def ones_like(
+    x: TensorLike,
+    /,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | None = None,
+) -> Tensor:
     """Ones of the shape of `x`, and of its dtype unless one is given.
 
     Examples
@@ -233,10 +281,16 @@ def ones_like(x: TensorLike, /, dtype: npt.DTypeLike | None = None) -> Tensor:
     array([1., 1.])
     """
     x = as_tensor(x, None, "ones_like")
-    return ones(x.shape, x.dtype if dtype is None else dtype)
+    return ones(x.shape, x.dtype if dtype is None else dtype, device=device)
 
 
-def empty_like(x: TensorLike, /, dtype: npt.DTypeLike | None = None) -> Tensor:
+def empty_like(
+    x: TensorLike,
+    /,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | None = None,
+) -> Tensor:
     """A tensor of the shape of `x` whose values do not matter.
 
     Examples
@@ -246,11 +300,16 @@ def empty_like(x: TensorLike, /, dtype: npt.DTypeLike | None = None) -> Tensor:
     (2,)
     """
     x = as_tensor(x, None, "empty_like")
-    return empty(x.shape, x.dtype if dtype is None else dtype)
+    return empty(x.shape, x.dtype if dtype is None else dtype, device=device)
 
 
 def full_like(
-    x: TensorLike, /, fill_value: TensorLike, dtype: npt.DTypeLike | None = None
+    x: TensorLike,
+    /,
+    fill_value: TensorLike,
+    dtype: npt.DTypeLike | None = None,
+    *,
+    device: Device | None = None,
 ) -> Tensor:
     """One value everywhere, in the shape of `x`, and in its dtype unless one is given.
 
@@ -261,7 +320,7 @@ def full_like(
     array([7., 7.])
     """
     x = as_tensor(x, None, "full_like")
-    return full(x.shape, fill_value, x.dtype if dtype is None else dtype)
+    return full(x.shape, fill_value, x.dtype if dtype is None else dtype, device=device)
 
 
 # -- counting --------------------------------------------------------------------------------------
@@ -274,6 +333,7 @@ def arange(
     step: float = 1,
     *,
     dtype: npt.DTypeLike | None = None,
+    device: Device | None = None,
 ) -> Tensor:
     """Evenly spaced numbers from `start` on, before `stop`.
 
@@ -287,6 +347,8 @@ def arange(
         The distance, not 0.
     dtype : dtype-like, optional
         Element type, by default int64, or float64 if a number is a float.
+    device : "cpu", optional
+        Where the tensor lives.
 
     Returns
     -------
@@ -304,6 +366,7 @@ def arange(
     >>> tl.arange(2, 10, 3).numpy()
     array([2, 5, 8])
     """
+    check_device("arange", device)
     if stop is None:
         start, stop = 0, start
     if step == 0:
@@ -319,6 +382,7 @@ def linspace(
     num: int,
     *,
     dtype: npt.DTypeLike | None = None,
+    device: Device | None = None,
     endpoint: bool = True,
 ) -> Tensor:
     """`num` evenly spaced numbers from `start` to `stop`.
@@ -331,6 +395,8 @@ def linspace(
         How many numbers, at least 0.
     dtype : dtype-like, optional
         Element type, by default float64 or complex128.
+    device : "cpu", optional
+        Where the tensor lives.
     endpoint : bool
         Whether `stop` is the last number, or the one after it.
 
@@ -350,6 +416,7 @@ def linspace(
     >>> tl.linspace(0.0, 1.0, 5).numpy()
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
+    check_device("linspace", device)
     if num < 0:
         raise ArgumentError(f"linspace: num is {num}; expected an int >= 0")
     values = np.linspace(start, stop, num, endpoint=endpoint)

@@ -121,9 +121,19 @@ def _expm1_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
     return along(ct, out + 1)
 
 
+def _expm1_kernel(x: Any) -> Any:
+    """NumPy's, which is wrong for complex infinities, NaN and zero."""
+    result = np.expm1(x)
+    if x.dtype.kind == "c":
+        special = ~np.isfinite(x) | (x == 0)
+        if special.any():
+            return np.where(special, np.exp(x) - 1, result)
+    return result
+
+
 EXPM1 = define_pointwise(
     "expm1",
-    kernel=np.expm1,
+    kernel=_expm1_kernel,
     kinds="fc",
     saves=(OUT,),
     vjps=(_expm1_vjp,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.operators import constant
@@ -15,7 +16,13 @@ from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
 
 
 def eye(
-    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: npt.DTypeLike | None = None
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | None = None,
 ) -> Tensor:
     """A matrix with ones on a diagonal and zeros elsewhere.
 
@@ -27,6 +34,8 @@ def eye(
         The diagonal: 0 the main one, positive above it, negative below it.
     dtype : dtype-like, optional
         Element type, by default float64.
+    device : "cpu", optional
+        Where the tensor lives.
 
     Returns
     -------
@@ -40,6 +49,7 @@ def eye(
     array([[1., 0., 0.],
            [0., 1., 0.]])
     """
+    check_device("eye", device)
     wanted = chosen_dtype("eye", dtype, np.dtype(np.float64))
     shape = shape_argument("eye", (n_rows, n_rows if n_cols is None else n_cols))
     return new_tensor(np.eye(shape[0], shape[1], k=k, dtype=wanted))
@@ -97,7 +107,7 @@ def _triangle(op_name: str, x: TensorLike, k: int, lower: bool) -> Tensor:
     return apply(WHERE, kept, x, constant(0, x.dtype))
 
 
-def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
+def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> tuple[Tensor, ...]:
     """The coordinates of a grid, one tensor per axis, from the coordinates along each axis.
 
     Parameters
@@ -109,7 +119,7 @@ def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
 
     Returns
     -------
-    list of Tensor
+    tuple of Tensor
         As many as there are arrays, all of the shape of the grid.
 
     Raises
@@ -144,4 +154,4 @@ def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> list[Tensor]:
         )
         column = apply(get_op("reshape"), x, attrs=(shape,))
         grids.append(apply(get_op("broadcast_to"), column, attrs=(tuple(sizes),)))
-    return grids
+    return tuple(grids)

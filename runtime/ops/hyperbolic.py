@@ -109,9 +109,20 @@ def _tanh_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
     return along(ct, 1 - out * out)
 
 
+def _tanh_kernel(x: Any) -> Any:
+    """NumPy's; at infinity the imaginary part keeps its sign, as the array API standard has it."""
+    result = np.tanh(x)
+    if x.dtype.kind == "c":
+        far = np.isinf(x.real) & np.isfinite(x.imag)
+        if far.any():
+            limit = np.copysign(1, x.real) + 1j * np.copysign(0, x.imag)
+            return np.where(far, limit.astype(x.dtype, copy=False), result)
+    return result
+
+
 TANH = define_pointwise(
     "tanh",
-    kernel=np.tanh,
+    kernel=_tanh_kernel,
     kinds="fc",
     saves=(OUT,),
     vjps=(_tanh_vjp,),

@@ -282,7 +282,8 @@ def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
             f"vecdot: a has shape {a.shape}, b has shape {b.shape}; their extents along axis "
             f"{axis} must be equal"
         )
-    return sum_over(conjugate(first) * second, axis=-1)
+    products = conjugate(first) * second
+    return sum_over(products, axis=-1, dtype=products.dtype)
 
 
 def outer(a: TensorLike, b: TensorLike, /) -> Tensor:

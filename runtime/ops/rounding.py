@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.op import Op, ScalarEmitter, Trait, V
-from tapeline.runtime.operators import attach_method, make_unary, promote_one
-from tapeline.runtime.ops.pointwise import define_pointwise
+from tapeline.runtime.op import Attrs, Op, ScalarEmitter, ShapeOf, Trait, V
+from tapeline.runtime.operators import attach_method, make_binary, make_unary, promote_one
+from tapeline.runtime.ops.pointwise import define_pointwise, unbroadcast
+from tapeline.runtime.spec import Shape
 from tapeline.runtime.tensor import Tensor, TensorLike, register_ufunc
 
 
@@ -206,3 +207,48 @@ attach_method("__round__", round)
 attach_method("__floor__", floor)
 attach_method("__ceil__", ceil)
 attach_method("__trunc__", trunc)
+
+
+# -- neighbours ------------------------------------------------------------------------------------
+
+
+def _nextafter_vjp_x(ct: Any, attrs: Attrs, shape: Shape) -> Any:
+    return unbroadcast(ct, shape)
+
+
+NEXTAFTER = define_pointwise(
+    "nextafter",
+    kernel=np.nextafter,
+    n_inputs=2,
+    kinds="f",
+    saves=(ShapeOf(0),),
+    vjps=(_nextafter_vjp_x, None),
+)
+
+_nextafter = make_binary(NEXTAFTER)
+
+
+def nextafter(x1: TensorLike, x2: TensorLike, /) -> Tensor:
+    """The float that follows x1 in the direction of x2, element by element.
+
+    The gradient goes to `x1` as it is, and none to `x2`.
+
+    Parameters
+    ----------
+    x1, x2 : tensor-like of float
+        Of shapes that broadcast.
+
+    Returns
+    -------
+    Tensor of float
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.nextafter(1.0, 2.0).item() - 1.0 == tl.finfo(tl.float64).eps
+    True
+    """
+    return _nextafter(x1, x2)
+
+
+register_ufunc(np.nextafter, nextafter)

@@ -16,7 +16,8 @@ from tapeline.runtime.op import Attrs, IndexMap, Sample, ShapeOf, Trait, define_
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, as_index, kept_shape, normalize_axes
 from tapeline.runtime.ops.pointwise import apply, call, unbroadcast
-from tapeline.runtime.spec import Shape, TensorSpec, broadcast_shapes, spec_of
+from tapeline.runtime.spec import Shape, TensorSpec, spec_of
+from tapeline.runtime.spec import broadcast_shapes as common_shape
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
 
 # --- reshape ---------------------------------------------------------------------------------
@@ -327,7 +328,26 @@ def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
     return apply(BROADCAST_TO, x, attrs=(target,))
 
 
-def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
+def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
+    """The shape that tensors of these shapes broadcast to.
+
+    Raises
+    ------
+    ShapeError
+        If they do not broadcast.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
+    if not shapes:
+        return ()
+    return common_shape("broadcast_shapes", *[tuple(shape) for shape in shapes])
+
+
+def broadcast_arrays(*arrays: TensorLike) -> tuple[Tensor, ...]:
     """The tensors, each broadcast to the shape that all of them broadcast to.
 
     Examples
@@ -337,10 +357,10 @@ def broadcast_arrays(*arrays: TensorLike) -> list[Tensor]:
     [(2, 3), (2, 3)]
     """
     if not arrays:
-        return []
+        return ()
     tensors = [as_tensor(array) for array in arrays]
-    shape = broadcast_shapes("broadcast_arrays", *(tensor.shape for tensor in tensors))
-    return [apply(BROADCAST_TO, tensor, attrs=(shape,)) for tensor in tensors]
+    shape = common_shape("broadcast_arrays", *(tensor.shape for tensor in tensors))
+    return tuple([apply(BROADCAST_TO, tensor, attrs=(shape,)) for tensor in tensors])
 
 
 # --- methods ---------------------------------------------------------------------------------

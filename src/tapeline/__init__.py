@@ -6,6 +6,11 @@ from tapeline import tape as tape
 from tapeline.compiler.frontend.retraces import no_retrace as no_retrace
 from tapeline.compiler.function import Function as Function
 from tapeline.compiler.function import function as function
+from tapeline.runtime.constants import e as e
+from tapeline.runtime.constants import inf as inf
+from tapeline.runtime.constants import nan as nan
+from tapeline.runtime.constants import newaxis as newaxis
+from tapeline.runtime.constants import pi as pi
 from tapeline.runtime.control import cond as cond
 from tapeline.runtime.control import map_fn as map_fn
 from tapeline.runtime.control import scan as scan
@@ -24,6 +29,7 @@ from tapeline.runtime.dtypes import uint8 as uint8
 from tapeline.runtime.dtypes import uint16 as uint16
 from tapeline.runtime.dtypes import uint32 as uint32
 from tapeline.runtime.dtypes import uint64 as uint64
+from tapeline.runtime.exchange import from_dlpack as from_dlpack
 from tapeline.runtime.gradients.accumulator import ForwardAccumulator as ForwardAccumulator
 from tapeline.runtime.gradients.checkpointing import checkpoint as checkpoint
 from tapeline.runtime.gradients.checkpointing import recompute_grad as recompute_grad
@@ -47,6 +53,12 @@ from tapeline.runtime.gradients.functional import vjp as vjp
 from tapeline.runtime.gradients.jacobians import hessian as hessian
 from tapeline.runtime.gradients.jacobians import jacobian as jacobian
 from tapeline.runtime.gradients.watcher import VariableWatcher as VariableWatcher
+from tapeline.runtime.inspection import __array_namespace_info__ as __array_namespace_info__
+from tapeline.runtime.limits import can_cast as can_cast
+from tapeline.runtime.limits import finfo as finfo
+from tapeline.runtime.limits import iinfo as iinfo
+from tapeline.runtime.limits import isdtype as isdtype
+from tapeline.runtime.limits import result_type as result_type
 from tapeline.runtime.ops import assignment as _assignment  # noqa: F401  # for x[key]
 from tapeline.runtime.ops.arithmetic import add as add
 from tapeline.runtime.ops.arithmetic import divide as divide
@@ -88,6 +100,7 @@ from tapeline.runtime.ops.creation import ones as ones
 from tapeline.runtime.ops.creation import ones_like as ones_like
 from tapeline.runtime.ops.creation import zeros as zeros
 from tapeline.runtime.ops.creation import zeros_like as zeros_like
+from tapeline.runtime.ops.differences import diff as diff
 from tapeline.runtime.ops.exponential import exp as exp
 from tapeline.runtime.ops.exponential import exp2 as exp2
 from tapeline.runtime.ops.exponential import expm1 as expm1
@@ -151,17 +164,26 @@ from tapeline.runtime.ops.reduction import prod as prod
 from tapeline.runtime.ops.reduction import sum as sum
 from tapeline.runtime.ops.rounding import ceil as ceil
 from tapeline.runtime.ops.rounding import floor as floor
+from tapeline.runtime.ops.rounding import nextafter as nextafter
 from tapeline.runtime.ops.rounding import round as round
 from tapeline.runtime.ops.rounding import trunc as trunc
 from tapeline.runtime.ops.scan import cumsum as cumsum
 from tapeline.runtime.ops.scan import cumulative_prod as cumulative_prod
 from tapeline.runtime.ops.scan import cumulative_sum as cumulative_sum
+from tapeline.runtime.ops.searching import nonzero as nonzero
+from tapeline.runtime.ops.searching import searchsorted as searchsorted
 from tapeline.runtime.ops.selection import clip as clip
 from tapeline.runtime.ops.selection import copysign as copysign
 from tapeline.runtime.ops.selection import maximum as maximum
 from tapeline.runtime.ops.selection import minimum as minimum
 from tapeline.runtime.ops.selection import where as where
+from tapeline.runtime.ops.sets import isin as isin
+from tapeline.runtime.ops.sets import unique_all as unique_all
+from tapeline.runtime.ops.sets import unique_counts as unique_counts
+from tapeline.runtime.ops.sets import unique_inverse as unique_inverse
+from tapeline.runtime.ops.sets import unique_values as unique_values
 from tapeline.runtime.ops.shaping import broadcast_arrays as broadcast_arrays
+from tapeline.runtime.ops.shaping import broadcast_shapes as broadcast_shapes
 from tapeline.runtime.ops.shaping import broadcast_to as broadcast_to
 from tapeline.runtime.ops.shaping import expand_dims as expand_dims
 from tapeline.runtime.ops.shaping import ravel as ravel
@@ -194,3 +216,5 @@ from tapeline.runtime.tape import GradientTape as GradientTape
 from tapeline.runtime.tape import stop_recording as stop_recording
 from tapeline.runtime.tensor import Tensor as Tensor
 from tapeline.runtime.variable import Variable as Variable
+
+__array_api_version__ = "2025.12"

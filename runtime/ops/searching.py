@@ -1,0 +1,157 @@
+"""Finding elements: places in sorted tensors, and elements that are not zero."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+
+from tapeline.runtime.dispatch import bind
+from tapeline.runtime.errors import ArgumentError, ShapeError, SymbolicTensorError
+from tapeline.runtime.op import Sample, Trait, define_op
+from tapeline.runtime.operators import attach_method, promote
+from tapeline.runtime.ops.axes import ANY_KIND, Array
+from tapeline.runtime.ops.gather import index_tensor, take
+from tapeline.runtime.ops.pointwise import check_dtype
+from tapeline.runtime.spec import DType, TensorSpec, spec_of
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+
+INT64: DType = np.dtype(np.int64)
+
+
+def reject_traced(op_name: str, instead: str) -> NoReturn:
+    """Say that the shape of a result depends on values, which a trace does not know."""
+    raise SymbolicTensorError(
+        f"{op_name}: the shape of the result depends on the values, which are not known while a "
+        f"function is traced; {instead}, or call it outside of the traced function"
+    )
+
+
+# --- searchsorted ----------------------------------------------------------------------------
+
+
+def _searchsorted_kernel(x1: Array, x2: Array, side: Literal["left", "right"]) -> Any:
+    return np.searchsorted(x1, x2, side)
+
+
+def _searchsorted_infer(x1: TensorSpec, x2: TensorSpec, side: str) -> TensorSpec:
+    if x1.ndim != 1:
+        raise ShapeError(f"searchsorted: x1 must be 1-d, got shape {x1.shape}")
+    return spec_of(x2.static_shape, INT64)
+
+
+SEARCHSORTED = define_op(
+    "searchsorted",
+    kernel=_searchsorted_kernel,
+    infer=_searchsorted_infer,
+    n_inputs=2,
+    attr_names=("side",),
+    vjps=(None, None),
+    traits=Trait.NO_RECOMPUTE,
+    kinds="biuf",
+    samples=tuple(
+        Sample((lambda rng: np.sort(rng.normal(size=7)), lambda rng: rng.normal(size=(2, 3))), (s,))
+        for s in ("left", "right")
+    ),
+)
+
+
+def searchsorted(
+    x1: TensorLike,
+    x2: TensorLike,
+    /,
+    *,
+    side: Literal["left", "right"] = "left",
+    sorter: TensorLike | None = None,
+) -> Tensor:
+    """Where each element of `x2` would go in `x1` to keep it sorted.
+
+    Parameters
+    ----------
+    x1 : tensor-like of real dtype, shape (n,)
+        In ascending order, or brought into it by `sorter`.
+    x2 : tensor-like of real dtype
+        The elements to find places for.
+    side : "left" or "right"
+        Whether to go before or after the elements that are equal.
+    sorter : tensor-like of int, shape (n,), optional
+        The indices that sort `x1`.
+
+    Returns
+    -------
+    Tensor of int64
+        Of the shape of `x2`; from 0 to n.
+
+    Raises
+    ------
+    ShapeError
+        If `x1` is not 1-d.
+    ArgumentError
+        If `side` is another word.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.searchsorted([1, 3, 5], [0, 3, 9]).numpy()
+    array([0, 1, 3])
+    """
+    if side not in ("left", "right"):
+        raise ArgumentError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
+    x1, x2 = promote(SEARCHSORTED, x1, x2)
+    if x1.ndim != 1:
+        raise ShapeError(f"searchsorted: x1 must be 1-d, got shape {x1.shape}")
+    if sorter is not None:
+        x1 = take(x1, index_tensor("searchsorted", sorter), axis=0)
+    places: Tensor = bind(SEARCHSORTED, (x1, x2), (side,))
+    return places
+
+
+# --- nonzero ---------------------------------------------------------------------------------
+
+
+def _nonzero_kernel(x: Array) -> Array:
+    return np.stack(np.nonzero(x))
+
+
+def _nonzero_infer(x: TensorSpec) -> TensorSpec:
+    reject_traced("nonzero", "use tl.where(mask, x, other) or tl.count_nonzero")
+
+
+NONZERO = define_op(
+    "nonzero", kernel=_nonzero_kernel, infer=_nonzero_infer, vjps=(None,), kinds=ANY_KIND
+)
+
+
+def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
+    """The indices of the elements that are not zero, one tensor per dimension, in row-major order.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of at least one dimension.
+
+    Raises
+    ------
+    ShapeError
+        If `x` is 0-d.
+    SymbolicTensorError
+        While a function is traced: the number of elements is not known then.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> rows, columns = tl.nonzero([[0, 5], [7, 0]])
+    >>> rows.numpy(), columns.numpy()
+    (array([0, 1]), array([1, 0]))
+    """
+    x = as_tensor(x, argument="nonzero")
+    check_dtype("nonzero", x.dtype, ANY_KIND)
+    if x.ndim == 0:
+        raise ShapeError("nonzero: x is 0-d and has no indices; use x != 0")
+    places: Tensor = bind(NONZERO, (x,))
+    return tuple(places)
+
+
+attach_method("nonzero", nonzero)
+register_ufunc(np.searchsorted, searchsorted)
+register_ufunc(np.nonzero, nonzero)

@@ -1,0 +1,202 @@
+"""Tensors as sets: their distinct elements, and whether elements belong to another tensor.
+
+Each NaN counts as an element of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapeline.runtime.dispatch import bind
+from tapeline.runtime.op import Sample, Trait, define_op
+from tapeline.runtime.operators import promote
+from tapeline.runtime.ops.axes import ANY_KIND, Array
+from tapeline.runtime.ops.gather import take
+from tapeline.runtime.ops.pointwise import BOOL
+from tapeline.runtime.ops.searching import reject_traced
+from tapeline.runtime.ops.shaping import ravel, reshape
+from tapeline.runtime.spec import TensorSpec, spec_of
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+
+# --- distinct elements -----------------------------------------------------------------------
+
+
+class UniqueAll(NamedTuple):
+    """What `tl.unique_all` gives."""
+
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    """What `tl.unique_counts` gives."""
+
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    """What `tl.unique_inverse` gives."""
+
+    values: Tensor
+    inverse_indices: Tensor
+
+
+def _unique_kernel(x: Array) -> tuple[Array, ...]:
+    found = np.unique(
+        x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+    )
+    return tuple(part.astype(np.int64, copy=False) for part in found[1:])
+
+
+def _unique_infer(x: TensorSpec) -> tuple[TensorSpec, ...]:
+    reject_traced("unique_values", "use tl.sort, whose result has a fixed shape")
+
+
+UNIQUE = define_op(
+    "unique",
+    kernel=_unique_kernel,
+    infer=_unique_infer,
+    n_outputs=3,
+    vjps=(None,),
+    kinds=ANY_KIND,
+)
+"""For the distinct elements in ascending order: the index of the first, the place of each element
+of x among them, how often each occurs."""
+
+
+def unique_all(x: TensorLike, /) -> UniqueAll:
+    """The distinct elements in ascending order, where they are, and how often each occurs.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape; its elements are taken in row-major order.
+
+    Returns
+    -------
+    UniqueAll
+        `values`, a 1-d tensor of the dtype of `x`, to which gradients flow; `indices`, where each
+        occurs first; `inverse_indices`, of the shape of `x`, the place of each element among the
+        values; and `counts`.
+
+    Raises
+    ------
+    SymbolicTensorError
+        While a function is traced: the number of distinct elements is not known then.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> found = tl.unique_all([7, 5, 7])
+    >>> found.values.numpy(), found.counts.numpy(), found.inverse_indices.numpy()
+    (array([5, 7]), array([1, 2]), array([1, 0, 1]))
+    """
+    x = as_tensor(x, argument="unique_all")
+    indices, inverse, counts = bind(UNIQUE, (x,))
+    values = take(ravel(x), indices, axis=0)
+    return UniqueAll(values, indices, reshape(inverse, x.shape), counts)
+
+
+def unique_counts(x: TensorLike, /) -> UniqueCounts:
+    """The distinct elements in ascending order and how often each occurs; see `tl.unique_all`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.unique_counts([7, 5, 7]).counts.numpy()
+    array([1, 2])
+    """
+    values, _, _, counts = unique_all(x)
+    return UniqueCounts(values, counts)
+
+
+def unique_inverse(x: TensorLike, /) -> UniqueInverse:
+    """The distinct elements in ascending order, and the place of each element of `x` among them;
+    see `tl.unique_all`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> values, places = tl.unique_inverse([7, 5, 7])
+    >>> tl.take(values, places).numpy()
+    array([7, 5, 7])
+    """
+    values, _, inverse, _ = unique_all(x)
+    return UniqueInverse(values, inverse)
+
+
+def unique_values(x: TensorLike, /) -> Tensor:
+    """The distinct elements in ascending order; see `tl.unique_all`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.unique_values([7, 5, 7]).numpy()
+    array([5, 7])
+    """
+    return unique_all(x).values
+
+
+# --- membership ------------------------------------------------------------------------------
+
+
+def _isin_kernel(x1: Array, x2: Array, invert: bool) -> Any:
+    return np.isin(x1, x2, invert=invert)
+
+
+def _isin_infer(x1: TensorSpec, x2: TensorSpec, invert: bool) -> TensorSpec:
+    return spec_of(x1.static_shape, BOOL)
+
+
+ISIN = define_op(
+    "isin",
+    kernel=_isin_kernel,
+    infer=_isin_infer,
+    n_inputs=2,
+    attr_names=("invert",),
+    vjps=(None, None),
+    traits=Trait.NO_RECOMPUTE,
+    kinds=ANY_KIND,
+    samples=(
+        Sample(((2, 3), (4,)), (False,)),
+        Sample(((2, 3), (4,)), (True,)),
+        Sample(((), (0,)), (False,)),
+    ),
+)
+
+
+def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
+    """Whether each element of `x1` equals some element of `x2`.
+
+    Parameters
+    ----------
+    x1, x2 : tensor-like
+        Of any shapes.
+    invert : bool
+        Whether to tell instead that it equals none.
+
+    Returns
+    -------
+    Tensor of bool
+        Of the shape of `x1`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.isin([1, 2, 3], [3, 1]).numpy()
+    array([ True, False,  True])
+    """
+    found: Tensor = bind(ISIN, promote(ISIN, x1, x2), (bool(invert),))
+    return found
+
+
+register_ufunc(np.isin, isin)
+register_ufunc(np.unique_all, unique_all)
+register_ufunc(np.unique_counts, unique_counts)
+register_ufunc(np.unique_inverse, unique_inverse)
+register_ufunc(np.unique_values, unique_values)
