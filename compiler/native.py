@@ -110,6 +110,8 @@ def is_long(executable: Executable) -> bool:
     anyway."""
     if executable.module.hosts:
         return False
+    if executable.module.has_control:
+        return True
     work = sum(launch.work for k in executable.module.kernels if k for launch in k.launches)
     return work >= LONG_WORK
 

@@ -67,8 +67,11 @@ def plan_arena(program: Program, scratch: Sequence[int]) -> ArenaPlan:
     """Offsets for the arena buffers of a program whose step k needs `scratch[k]` bytes while it
     runs."""
     lifetimes: dict[int, tuple[int, int]] = {}
+    based = dict(program.based)
     for number, step in enumerate(program.steps):
         for buffer in touched(step):
+            while buffer in based:
+                buffer = based[buffer]
             if program.buffers[buffer].kind == "arena":
                 first = lifetimes.get(buffer, (number, number))[0]
                 lifetimes[buffer] = (first, number)

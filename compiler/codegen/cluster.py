@@ -9,7 +9,7 @@ in an order in which they can run. Nothing here emits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tapeline.compiler.codegen.views import dimension_map
@@ -84,8 +84,17 @@ def is_fusible(graph: Graph, node: int) -> bool:
 class ClusterBuilder:
     """Forms clusters in one walk over the graph; `form_clusters` is the way in."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        alone: Callable[[int], bool] | None = None,
+        after: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
         self.graph = graph
+        self.alone = alone
+        """Which nodes are not to be fused, or None."""
+        self.after = after or {}
+        """Nodes that must not run before others, though they do not take their values."""
         self.clusters: dict[int, Cluster] = {}
         self.home: dict[int, int] = {}
         """Cluster of each computed node; inputs, constants and views have none."""
@@ -99,9 +108,12 @@ class ClusterBuilder:
             if graph.ops[node] is PICK:
                 self.home[node] = self.home[graph.inputs[node][0]]
                 continue
-            if not (is_fusible(graph, node) and self._place(node)):
+            if not (self._is_fusible(node) and self._place(node)):
                 self._open(node)
         return self._ordered()
+
+    def _is_fusible(self, node: int) -> bool:
+        return is_fusible(self.graph, node) and not (self.alone is not None and self.alone(node))
 
     # ---- homes
 
@@ -117,8 +129,11 @@ class ClusterBuilder:
 
     def _open(self, node: int) -> None:
         cluster = Cluster(node, [], needs=self._producers(node))
+        for earlier in self.after.get(node, ()):
+            if earlier in self.home:
+                cluster.needs.add(self.home[earlier])
         self.clusters[cluster.number] = cluster
-        if is_fusible(self.graph, node):
+        if self._is_fusible(node):
             lowering = self.graph.ops[node].lowering
             shaped_like = self.graph.inputs[node][0] if isinstance(lowering, Reduction) else node
             cluster.space = _static(self.graph.specs[shaped_like]).static_shape

@@ -19,6 +19,7 @@ from tapeline.compiler.codegen.nest import Nest, Operand, Step, StepKind
 from tapeline.compiler.codegen.program import (
     Buffer,
     BufferKind,
+    ControlStep,
     HostStep,
     MatmulStep,
     NestStep,
@@ -30,7 +31,15 @@ from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.views import Layout, dense_layout, is_dense, view_layout
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PICK
-from tapeline.runtime.op import Assembly, LibraryCall, Pointwise, Reduction, ScalarEmitter
+from tapeline.runtime.op import (
+    Assembly,
+    Branch,
+    LibraryCall,
+    Loop,
+    Pointwise,
+    Reduction,
+    ScalarEmitter,
+)
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
 _BOOL = np.dtype(bool)
@@ -129,6 +138,7 @@ class Lowering:
         self.steps: list[ProgramStep] = []
         self.places: dict[int, Placed] = {}
         self.builder = ClusterBuilder(graph)
+        self.based: dict[int, int] = {}
         self.picks = {
             (graph.inputs[node][0], cast(int, graph.attrs[node][0])): node
             for node, op in enumerate(graph.ops)
@@ -157,8 +167,14 @@ class Lowering:
                 self._lower_single(cluster.nodes[0])
         for node, target in copies:
             self._copy(self.place(node), target, "copy")
+        self._finish()
         specs = tuple(graph.spec(node) for node in graph.outputs)
-        return Program(graph.name, tuple(self.buffers), tuple(self.steps), tuple(inputs), specs)
+        based = tuple(self.based.items())
+        steps, given = tuple(self.steps), tuple(inputs)
+        return Program(graph.name, tuple(self.buffers), steps, given, specs, based)
+
+    def _finish(self) -> None:
+        """Called when all steps are there."""
 
     # ---- memory
 
@@ -382,8 +398,41 @@ class Lowering:
             and supports_matmul(graph.spec(node).dtype)
         ):
             self._lower_matmul(node)
+        elif isinstance(lowering, Branch | Loop):
+            self._lower_control(node)
         else:
             self._lower_host(node)
+
+    def _lower_control(self, node: int) -> None:
+        from tapeline.compiler.codegen.bodies import lower_bodies  # it lowers with this class
+
+        graph = self.graph
+        inputs = tuple(self.passed(value) for value in graph.inputs[node])
+        if graph.ops[node].n_outputs is None:
+            parts = [node]
+        else:
+            parts = [self.picks.get((node, k), -1) for k in range(len(graph.specs[node]))]  # type: ignore[arg-type]  # a tuple where there are several
+        outputs = tuple(None if part < 0 else self.passed(part) for part in parts)
+        constants = [graph.constant_value(value) for value in graph.inputs[node]]
+        known = tuple(
+            c.item() if c is not None and not c.ndim and c.dtype.kind != "c" else None
+            for c in constants
+        )
+        inputs, bodies = lower_bodies(self, node, inputs)
+        op, attrs, location = graph.ops[node], graph.attrs[node], graph.locations[node]
+        self.steps.append(
+            ControlStep(
+                op, attrs, inputs, known, outputs, bodies, op.name, (node, *parts), location
+            )
+        )
+
+    def passed(self, node: int) -> Placed | None:
+        """Where control flow finds or leaves a value; None where it is in a register."""
+        return self.place(node)
+
+    def dense(self, placed: Placed) -> Placed:
+        """The value in C order, copied if need be."""
+        return placed if _lies_dense(placed) else self._copied(placed)
 
     def _lower_matmul(self, node: int) -> None:
         graph = self.graph

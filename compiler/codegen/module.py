@@ -10,9 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tapeline.compiler.codegen.along import emit_indexed
 from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
+from tapeline.compiler.codegen.control import (
+    PreparedControl,
+    Site,
+    emit_control,
+    prepare,
+)
 from tapeline.compiler.codegen.kernels import emit_nest
 from tapeline.compiler.codegen.lower import matrix_operand
 from tapeline.compiler.codegen.matmul import emit_matmul, matmul_symbols
@@ -25,6 +32,7 @@ from tapeline.compiler.codegen.pool import (
     pool_symbols,
 )
 from tapeline.compiler.codegen.program import (
+    ControlStep,
     HostStep,
     MatmulStep,
     NestStep,
@@ -54,6 +62,12 @@ class Module:
     hosts: tuple[HostStep, ...]
     """Host calls, by the symbols `host<k>`."""
     symbols: dict[str, int] = field(default_factory=dict)
+    arrays: tuple[Any, ...] = ()
+    """Constants of bodies, by the symbols `inner<k>`."""
+    sites: tuple[Site, ...] = ()
+    """Where in bodies an index may be out of range, by the number in the status."""
+    has_control: bool = False
+    """Whether there are choices or loops, so that nobody knows how long it runs."""
 
 
 class _Assembler:
@@ -67,28 +81,64 @@ class _Assembler:
         self.constants: dict[int, None] = {}
         self.hosts: list[HostStep] = []
         self.count = 0
+        self.prepared = 0
         self.symbols: dict[str, int] = {}
+        self.arrays: list[Any] = []
+        self.sites: list[Site] = []
+        self.control_functions: list[str] = []
+        self.control_slots = 1
+        self.statuses: list[tuple[str, str]] = []
 
     def run(self) -> Module:
-        kernels = [self._kernel(number, step) for number, step in enumerate(self.program.steps)]
+        steps = self.program.steps
+        kernels = [self.prepare(step) for step in steps]
+        controls = {
+            number: prepare(step, self)
+            for number, step in enumerate(steps)
+            if isinstance(step, ControlStep)
+        }
         scratch = [kernel.scratch_bytes if kernel else 0 for kernel in kernels]
+        for number, made in controls.items():
+            scratch[number] = made.nbytes
         arena = plan_arena(self.program, scratch)
         pointers = self._pointers(arena)
-        for number, (step, kernel) in enumerate(zip(self.program.steps, kernels, strict=True)):
-            if kernel is None:
-                assert isinstance(step, HostStep)
-                self._call_host(step, pointers)
-            elif isinstance(step, HostStep):
-                self._call_rows(kernel, step, pointers)
+        for number, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
+            if number in controls:
+                self._call_control(controls[number], pointers, arena.scratch[number])
             else:
-                self._call_kernel(kernel, step, pointers, arena.scratch[number])
+                self.carry_out(step, kernel, pointers, arena.scratch[number])
         text = self._text(arena, kernels)
         return Module(
             text, self.program, tuple(kernels), arena, tuple(self.constants), tuple(self.hosts),
-            self.symbols,
+            self.symbols, tuple(self.arrays), tuple(self.sites), bool(controls),
         )  # fmt: skip
 
-    def _kernel(self, number: int, step: ProgramStep) -> Kernel | None:
+    def carry_out(
+        self, step: ProgramStep, kernel: Kernel | None, pointers: dict[int, str], scratch: int
+    ) -> None:
+        """Adds the call of a step."""
+        if kernel is None:
+            assert isinstance(step, HostStep)
+            self._call_host(step, pointers)
+        elif isinstance(step, HostStep):
+            self._call_rows(kernel, step, pointers)
+        else:
+            self._call_kernel(kernel, step, pointers, scratch)
+
+    def constant_symbol(self, array: Any) -> str:
+        """The name of a global that holds a constant of a body."""
+        for number, known in enumerate(self.arrays):
+            if known is array:
+                return f"@inner{number}"
+        name = f"inner{len(self.arrays)}"
+        self.arrays.append(array)
+        self.parts.define(name, f"@{name} = external global i8")
+        return f"@{name}"
+
+    def prepare(self, step: ProgramStep) -> Kernel | None:
+        """The kernel of a step; None for a host call, and for control flow."""
+        number = self.prepared
+        self.prepared += 1
         if isinstance(step, NestStep):
             return emit_nest(step.nest, self.target, f"k{number}")
         if isinstance(step, MatmulStep):
@@ -96,7 +146,9 @@ class _Assembler:
             kernel = emit_matmul(a, b, out, self.target)
             self.symbols |= matmul_symbols(kernel)
             return kernel
-        return None if step.rows is None else emit_indexed(step.rows, self.target, f"k{number}")
+        if not isinstance(step, HostStep) or step.rows is None:
+            return None
+        return emit_indexed(step.rows, self.target, f"k{number}")
 
     # ---- the text of `run`
 
@@ -210,9 +262,29 @@ class _Assembler:
         self.lines.append(f"  br i1 {failed}, label %failed, label %after{number}")
         self.lines.append(f"after{number}:")
 
+    def _call_control(self, made: PreparedControl, pointers: dict[int, str], scratch: int) -> None:
+        number = len(self.control_functions)
+        step, name = made.step, f"control{number}"
+        text, builder = emit_control(made, name, self.target, self, self.sites)
+        self.control_functions.append(text)
+        self.parts.include(*builder.parts.frozen())
+        given = (*step.inputs, *step.outputs)
+        self.control_slots = max(self.control_slots, len(given))
+        for slot, placed in enumerate(given):
+            if placed is not None:
+                place = self.offset("%A", 8 * slot)
+                self.lines.append(f"  store ptr {pointers[placed.buffer]}, ptr {place}")
+        memory = self.offset("%arena", scratch) if made.nbytes else "null"
+        status = self.value(f"call i64 @{name}(ptr %A, ptr {memory})")
+        self.statuses.append((status, f"stop{number}"))
+        stopped = self.value(f"icmp ne i64 {status}, 0")
+        self.lines.append(f"  br i1 {stopped}, label %stop{number}, label %went{number}")
+        self.lines.append(f"went{number}:")
+
     def _text(self, arena: ArenaPlan, kernels: Sequence[Kernel | None]) -> str:
         slots = [len(launch.values) for kernel in kernels if kernel for launch in kernel.launches]
         slots += [len(touched(step)) for step in self.hosts]
+        slots.append(self.control_slots)
         opening = [
             "define i64 @run(ptr %slots) nounwind {", "entry:", "  %E = alloca i64, align 8",
             f"  %A = alloca [{max(slots, default=1) or 1} x i64], align 8",
@@ -234,12 +306,15 @@ class _Assembler:
         release = ["  call void @free(ptr %arena)"] if heap else []
         if self.hosts:
             closing += ["failed:", *release, f"  ret i64 {HOST_ERROR}"]
+        for status, label in self.statuses:
+            closing += [f"{label}:", *release, f"  ret i64 {status}"]
         body = [*self.lines, *release, f"  ret i64 {SUCCESS}", *closing, "}"]
         for number in range(len(self.hosts)):
             self.parts.declare(f"declare i64 @host{number}(ptr)")
         for index in self.constants:
             self.parts.define(f"constant{index}", f"@constant{index} = external global i8")
         functions = [function.text for function in self.functions.values()]
+        functions += self.control_functions
         return "\n".join([self.parts.text(), *functions, *opening, *body]) + "\n"
 
 

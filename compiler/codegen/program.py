@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tapeline.compiler.codegen.gather import TakeShape
 from tapeline.compiler.codegen.nest import Nest
 from tapeline.compiler.codegen.views import Layout
+from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.spec import TensorSpec
 
-BufferKind: TypeAlias = Literal["input", "output", "constant", "arena"]
+BufferKind: TypeAlias = Literal["input", "output", "constant", "arena", "row"]
+"""A "row" is a part of another buffer, where an index says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,72 @@ class HostStep:
     rows: TakeShape | None = None
 
 
-ProgramStep: TypeAlias = NestStep | MatmulStep | HostStep
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A graph of an op of control flow, lowered: a program, and where the values of its nodes
+    lie. Numbers are passed in registers, and have no place unless an array step needs one."""
+
+    graph: Graph
+    program: Program
+    places: Mapping[int, Placed]
+    in_place: Mapping[int, int]
+    """Outputs that are written over an input: its position."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlStep:
+    """A choice or a loop over bodies. An input or output without a place is in a register."""
+
+    op: Op
+    attrs: Attrs
+    inputs: tuple[Placed | None, ...]
+    known: tuple[Any, ...]
+    """Per input the number that it is; None where that is not known."""
+    outputs: tuple[Placed | None, ...]
+    bodies: tuple[Body, ...]
+    """One per sub-graph of the op, in its order."""
+    label: str
+    nodes: tuple[int, ...]
+    """The node of the op, then the nodes of its outputs (-1: nobody takes it)."""
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarStep:
+    """In a body: a number, computed in registers."""
+
+    label: str
+    nodes: tuple[int, ...]
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowStep:
+    """In a body: where one entry of `source` along an axis begins. `buffer` stands for that
+    pointer."""
+
+    source: Placed
+    axis: int
+    buffer: int
+    label: str
+    nodes: tuple[int, ...]
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PutStep:
+    """In a body: one element of `target` is written."""
+
+    target: Placed
+    label: str
+    nodes: tuple[int, ...]
+    location: Location | None = None
+
+
+ProgramStep: TypeAlias = (
+    NestStep | MatmulStep | HostStep | ControlStep | ScalarStep | RowStep | PutStep
+)
+"""The last three occur in bodies only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +155,8 @@ class Program:
     steps: tuple[ProgramStep, ...]
     inputs: tuple[Placed, ...]
     outputs: tuple[TensorSpec, ...]
+    based: tuple[tuple[int, int], ...] = ()
+    """Buffers that lie in another one: (buffer, the other), in order of first use."""
 
     def __str__(self) -> str:
         lines = [f"program {self.name}"]
@@ -103,4 +173,10 @@ def touched(step: ProgramStep) -> tuple[int, ...]:
         return step.buffers
     if isinstance(step, MatmulStep):
         return step.a.buffer, step.b.buffer, step.out.buffer
-    return tuple(placed.buffer for placed in (*step.inputs, *step.outputs))
+    if isinstance(step, ScalarStep):
+        return ()
+    if isinstance(step, RowStep):
+        return step.source.buffer, step.buffer
+    if isinstance(step, PutStep):
+        return (step.target.buffer,)
+    return tuple(placed.buffer for placed in (*step.inputs, *step.outputs) if placed is not None)

@@ -15,14 +15,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tapeline.compiler.codegen.control import (
+    INDEX_ERROR,
+    INDEX_SHIFT,
+    LOOP_LIMIT,
+    SITE_SHIFT,
+)
 from tapeline.compiler.codegen.engine import CompiledModule, get_engine
 from tapeline.compiler.codegen.lower import lower_graph
 from tapeline.compiler.codegen.module import HOST_ERROR, Module, assemble
 from tapeline.compiler.codegen.program import HostStep, Placed
 from tapeline.compiler.codegen.target import host_target
 from tapeline.compiler.codegen.views import Layout
+from tapeline.compiler.ir.control_ops import loop_limit_message
 from tapeline.compiler.ir.graph import Graph
-from tapeline.runtime.errors import TapelineError
+from tapeline.runtime.errors import IndexOutOfRangeError, LoopLimitError, TapelineError
 from tapeline.runtime.spec import DType
 
 Array = npt.NDArray[Any]
@@ -59,6 +66,8 @@ class Executable:
         self._constants = [graph.constants[index] for index in self.module.constants]
         for index, array in zip(self.module.constants, self._constants, strict=True):
             symbols[f"constant{index}"] = array.__array_interface__["data"][0]
+        for number, array in enumerate(self.module.arrays):
+            symbols[f"inner{number}"] = array.__array_interface__["data"][0]
         self.symbols = symbols
         self.code: CompiledModule = get_engine().compile_module(self.module.text, symbols, ["run"])
         self._run: Callable[..., int] = _RUN(self.code.address("run"))
@@ -85,12 +94,27 @@ class Executable:
 
     def fail(self, status: int) -> None:
         """Raises what the status of `run` stands for."""
+        if status & 255 in (INDEX_ERROR, LOOP_LIMIT):
+            raise self._loop_error(status)
         if status != HOST_ERROR:
             nbytes = self.module.arena.nbytes
             raise MemoryError(f"{self.graph.name}: no memory for {nbytes} bytes of intermediates")
         error = getattr(self._failures, "error", None)
         self._failures.error = None
         raise error or HostCallError(f"{self.graph.name}: a host call failed")
+
+    def _loop_error(self, status: int) -> Exception:
+        """What a status that a loop or a choice made stands for."""
+        number = status >> INDEX_SHIFT
+        if status & 255 == LOOP_LIMIT:
+            return LoopLimitError(loop_limit_message(number))
+        site = self.module.sites[status >> SITE_SHIFT & 0xFFFF]
+        error = IndexOutOfRangeError(
+            f"index {number} is out of range for axis {site.axis} with size {site.size}"
+        )
+        if site.location is not None:
+            error.add_note(f"in {self.graph.name}, from {site.location}")
+        return error
 
     def _host_call(self, step: HostStep) -> Callable[[int], int]:
         """The callback for a host call; it takes an array of pointers, and keeps what the kernel

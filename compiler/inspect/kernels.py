@@ -9,7 +9,13 @@ from dataclasses import dataclass
 
 from tapeline.compiler.codegen.module import Module
 from tapeline.compiler.codegen.nest import Kernel, Nest, Operand
-from tapeline.compiler.codegen.program import MatmulStep, NestStep, Placed, ProgramStep
+from tapeline.compiler.codegen.program import (
+    HostStep,
+    MatmulStep,
+    NestStep,
+    Placed,
+    ProgramStep,
+)
 from tapeline.compiler.inspect.summary import WIDTH, bytes_text
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.spec import Shape
@@ -125,6 +131,8 @@ def _info(graph: Graph, step: ProgramStep, kernel: Kernel | None) -> KernelInfo:
         shape = (*step.out.spec.static_shape, inner)
         nbytes = sum(map(_placed_bytes, (step.a, step.b, step.out)))
         return KernelInfo("product", strategy, ops, shape, nbytes, 2 * math.prod(shape), location)
+    if not isinstance(step, HostStep):
+        return KernelInfo("control", strategy, ops[:1], (), 0, 0, location)
     nbytes = sum(map(_placed_bytes, (*step.inputs, *step.outputs)))
     shape = step.outputs[0].spec.static_shape if step.outputs else ()
     return KernelInfo("NumPy call", "", ops, shape, nbytes, math.prod(shape), location)
