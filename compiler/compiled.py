@@ -33,9 +33,9 @@ from tapeline.compiler.frontend.replay import trace_into
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import make_call_op
 from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, default_passes, run_pipeline
-from tapeline.runtime.dispatch import STATE, bind
+from tapeline.runtime.dispatch import STATE, bind, finish
 from tapeline.runtime.op import OUT, Attrs, Op, Vjp
-from tapeline.runtime.record import meet
+from tapeline.runtime.record import TapeSet, join, meet
 from tapeline.runtime.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -156,22 +156,34 @@ class DifferentiableGraph:
 
     def __call__(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The outputs for these tensors; recorded as one op where a tape watches one of them."""
-        op = self.op
         active = STATE.active
-        if active is not None and STATE.handler is None:
-            watched = []
-            for position, tensor in enumerate(inputs):
-                node = tensor._node
-                if node is not None and (
-                    node.tapes is active or meet(node.tapes, active) is not None
-                ):
-                    watched.append(position)
-            if watched:
-                op = self.recorded_op(tuple(watched))
-        results = bind(op, inputs)
-        if op.n_outputs is None:
+        if active is None or STATE.handler is not None:
+            results = bind(self.op, inputs)
+        else:
+            results = self._call_taped(inputs, active)
+        if self.op.n_outputs is None and type(results) is Tensor:
             return (results,)
-        return results[: self.n_outputs]  # type: ignore[no-any-return]  # bind gives a tuple
+        return results[: self.n_outputs]  # type: ignore[no-any-return]  # a tuple of tensors
+
+    def _call_taped(self, inputs: Sequence[Tensor], active: TapeSet) -> Any:
+        """`bind` with the op that serves the inputs which the tapes watch."""
+        watched, values, parents = [], [], []
+        tapes: TapeSet | None = None
+        for position, tensor in enumerate(inputs):
+            node = tensor._node
+            values.append(tensor._value)
+            parents.append(node)
+            if node is not None:
+                found = node.tapes
+                if found is not active:
+                    common = meet(found, active)
+                    if common is None:
+                        continue
+                    found = common
+                watched.append(position)
+                tapes = found if tapes is None or tapes is found else join(tapes, found)
+        op = self.recorded_op(tuple(watched)) if watched else self.op
+        return finish(op, (), values, op.kernel(*values), tuple(parents), tapes)
 
     def _call_op(self) -> Op:
         return make_call_op(

@@ -25,6 +25,7 @@ from tapeline.compiler.codegen.entry_spec import (
     OutSpec,
     Structure,
     busy_guard,
+    empty_guard,
 )
 from tapeline.compiler.codegen.native_call import NativeEntry
 from tapeline.compiler.executable.executable import Executable
@@ -85,7 +86,7 @@ def function_entry(
     captures = tuple(_cell(source) for source in concrete.hidden_inputs)
     guards: list[CellGuard] = [busy_guard(BUSY)]
     if concrete.variables:
-        guards.append(busy_guard(RECORDING))
+        guards.append(empty_guard(RECORDING))
     executable = concrete.differentiable.compiled.executable()
     spec = EntrySpec(
         args=args,
@@ -95,7 +96,7 @@ def function_entry(
         structure=structure,
         builder=builder,
         guards=tuple(guards),
-        recording=busy_guard(RECORDING),
+        recording=empty_guard(RECORDING),
         same=_aliases(leaves),
         keywords=tuple(given[1]),
         order=order,

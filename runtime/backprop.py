@@ -47,11 +47,7 @@ _CACHED: dict[tuple[int, Shape, DType], np.ndarray[Any, Any]] = {}
 
 
 def _filled(number: int, shape: Shape, dtype: DType) -> np.ndarray[Any, Any]:
-    """An array that nobody writes to; small zeros and 0-d arrays are made once."""
-    if shape and number:
-        made: np.ndarray[Any, Any] = np.empty(shape, dtype)
-        made.fill(number)
-        return made
+    """An array that nobody writes to; small ones are made once."""
     key = (number, shape, dtype)
     found = _CACHED.get(key)
     if found is None:
@@ -59,6 +55,7 @@ def _filled(number: int, shape: Shape, dtype: DType) -> np.ndarray[Any, Any]:
             _CACHED.clear()
         found = np.full(shape, number, dtype)
         if found.nbytes <= 4096:
+            found.flags.writeable = False
             _CACHED[key] = found
     return found
 

@@ -90,21 +90,10 @@ class State(threading.local):
 STATE = State()
 BUSY: list[int] = [0]
 """How many handlers are in place in the whole process. While it is 0, fast paths skip `bind`."""
-RECORDING: list[int] = [0]
-"""How many tapes record in the whole process. While it is 0, reading a Variable tells no tape."""
-LOST_TAPES: list[None] = []
-"""An entry per tape that died while it recorded, not yet taken off `RECORDING`. Destructors append
-here: they may run at any time and must take no lock."""
+RECORDING: dict[int, None] = {}
+"""The ids of all tapes that record, in the whole process. While it is empty, nodes of tensors mean
+nothing and reading a Variable tells no tape. Entering and leaving need no lock."""
 _COUNT_LOCK = threading.Lock()
-
-
-def count_recording(change: int) -> None:
-    """Tell how many tapes more, or fewer, record now."""
-    with _COUNT_LOCK:
-        RECORDING[0] += change
-        while LOST_TAPES:
-            LOST_TAPES.pop()
-            RECORDING[0] -= 1
 
 
 def change_busy(change: int) -> None:
@@ -150,21 +139,45 @@ def bind(op: Op, inputs: Sequence[Any], attrs: Attrs = ()) -> Any:
         except Exception:
             _explain_failure(op, values, attrs)
             raise
-    if op.n_outputs is not None:
-        return _finish_joint(op, inputs, attrs, values, results)
-    if handler is None and type(results) is not _ndarray:
+    if handler is None and op.n_outputs is None and type(results) is not _ndarray:
         results = np.asarray(results)
-    out = Tensor()
-    out._value = results
-    out._node = None
     active = STATE.active
+    parents: tuple[Node | None, ...] = ()
+    tapes: TapeSet | None = None
     if active is not None:
         parents, tapes = watchers(inputs, active)
-        if tapes is not None and results.dtype.kind in "fc" and is_recorded(op):
-            if handler is not None:
-                values = [handler.value_of(tensor) for tensor in inputs]
-            saved = op.save(*values, results)
-            out._node = record_one(op, attrs, parents, saved, tapes)
+        if tapes is not None and handler is not None:
+            values = [handler.value_of(tensor) for tensor in inputs]
+    return finish(op, attrs, values, results, parents, tapes)
+
+
+def finish(
+    op: Op,
+    attrs: Attrs,
+    values: Sequence[Any],
+    results: Any,
+    parents: tuple[Node | None, ...],
+    tapes: TapeSet | None,
+) -> Any:
+    """The second half of `bind`: the results as tensors, known to the tapes that watch an input.
+
+    Parameters
+    ----------
+    values, results : sequence
+        Raw values of the inputs and of the outputs (bare if the op has one).
+    parents : tuple of Node or None
+        One per input.
+    tapes : TapeSet or None
+        The active tapes that know one of the parents.
+    """
+    if op.n_outputs is not None:
+        return _finish_joint(op, attrs, values, results, parents, tapes)
+    out = Tensor()
+    out._value = results
+    if tapes is not None and results.dtype.kind in "fc" and is_recorded(op):
+        out._node = record_one(op, attrs, parents, op.save(*values, results), tapes)
+    else:
+        out._node = None
     return out
 
 
@@ -187,18 +200,17 @@ def is_recorded(op: Op) -> bool:
 
 
 def _finish_joint(
-    op: Op, inputs: Sequence[Tensor], attrs: Attrs, values: list[Any], results: Any
+    op: Op,
+    attrs: Attrs,
+    values: Sequence[Any],
+    results: Any,
+    parents: tuple[Node | None, ...],
+    tapes: TapeSet | None,
 ) -> tuple[Tensor, ...]:
     if STATE.handler is None:
         results = [r if type(r) is _ndarray else np.asarray(r) for r in results]
     outs = tuple([wrap(value) for value in results])
-    active = STATE.active
-    if active is None:
-        return outs
-    parents, tapes = watchers(inputs, active)
     if tapes is not None and is_recorded(op) and any(r.dtype.kind in "fc" for r in results):
-        if STATE.handler is not None:
-            values = [STATE.handler.value_of(tensor) for tensor in inputs]
         specs = tuple([(r.shape, r.dtype) for r in results])
         picks = record_joint(op, attrs, parents, op.save(*values, *results), specs, tapes)
         for out, pick in zip(outs, picks, strict=True):

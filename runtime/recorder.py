@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tapeline.runtime.dispatch import LOST_TAPES, STATE, count_recording
+from tapeline.runtime.dispatch import RECORDING, STATE
 from tapeline.runtime.errors import ArgumentError, TapeError
 from tapeline.runtime.record import (
     CELLS,
@@ -83,7 +83,7 @@ class Tape:
         if own is None:
             return
         if self._is_recording:  # its thread ended meanwhile
-            LOST_TAPES.append(None)
+            RECORDING.pop(id(self), None)
         if not self._is_used:
             release(own)
 
@@ -99,7 +99,7 @@ class Tape:
             self._is_used = False
             self._variables = None
         self._is_recording = True
-        count_recording(1)
+        RECORDING[id(self)] = None
         before = STATE.open
         STATE.open = (*before, self)
         if before or STATE.stopped:
@@ -112,7 +112,7 @@ class Tape:
         if not self._is_recording:
             raise ArgumentError("GradientTape: this tape is not recording; enter it with `with`")
         self._is_recording = False
-        count_recording(-1)
+        RECORDING.pop(id(self), None)
         before = STATE.open
         if len(before) == 1 and before[0] is self:
             STATE.open = ()

@@ -273,6 +273,10 @@ class GradientTape(Tape):
         TapeError
             (a RuntimeError) at the second call, unless the tape is persistent.
         """
+        if type(target) is type(sources) is Tensor and output_gradients is None:
+            return imperative_grad(
+                TENSOR_SPACE, self, [target], [sources], None, unconnected_gradients
+            )[0]
         flat_sources = _flat_tensors("sources", sources)
         flat_targets = [target] if type(target) is Tensor else _flat_tensors("target", target)
         cotangents = None

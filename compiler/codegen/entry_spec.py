@@ -126,6 +126,11 @@ class EntrySpec:
     on_error: Callable[[int], Any] | None = None
 
 
+def empty_guard(table: dict[Any, Any]) -> CellGuard:
+    """Holds while the dict is empty."""
+    return CellGuard(layout.dict_size_address(table), 0, False, table)
+
+
 def busy_guard(counter: list[int]) -> CellGuard:
     """Holds while `counter[0]` is 0. The list must keep its length."""
     return CellGuard(layout.list_item_address(counter, 0), 0, True, counter)

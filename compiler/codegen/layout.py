@@ -29,6 +29,8 @@ FIRST_FIELD = 16
 """The first field after an object's header."""
 VAR_SIZE = 16
 """Number of items of a tuple or list."""
+DICT_USED = 16
+"""Number of items of a dict."""
 TUPLE_ITEMS = 24
 LIST_ITEMS = 24
 FLOAT_VALUE = 16
@@ -111,6 +113,11 @@ def list_item_address(items: list[Any], index: int) -> int:
     return pointer + 8 * index
 
 
+def dict_size_address(table: dict[Any, Any]) -> int:
+    """The address of the number of items of a dict."""
+    return id(table) + DICT_USED
+
+
 def native_entry_allowed() -> bool:
     """Whether calls may take the native path in this process."""
     return os.environ.get(NATIVE_ENTRY_VARIABLE) != "0" and self_test()
@@ -151,6 +158,7 @@ def _objects_hold() -> bool:
         and (_first_refcount(items) == 1 or not REFCOUNT_IS_READABLE)
         and ctypes.c_void_p.from_address(list_item_address(items, 1)).value == id(items[1])
         and _word(items, VAR_SIZE) == 2
+        and ctypes.c_ssize_t.from_address(dict_size_address({1: 2, 3: 4, 5: 6})).value == 3
         and _word(pair, VAR_SIZE) == 3
         and _word(pair, TUPLE_ITEMS + 8) == id(items)
         and ctypes.c_double.from_address(id(number) + FLOAT_VALUE).value == number
