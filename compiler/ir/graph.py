@@ -195,6 +195,40 @@ class Graph:
 
         return graph_to_networkx(self)
 
+    def to_json(self, indent: int | None = None) -> str:
+        """The graph as JSON text of a versioned schema, docs/formats.md; `from_json` reads it.
+
+        Examples
+        --------
+        >>> import tapeline as tl
+        >>> f = tl.function(lambda x: tl.sum(x * x))
+        >>> graph = f.get_concrete_function(tl.TensorSpec([3], "float64")).graph
+        >>> print(type(graph).from_json(graph.to_json()).summary().splitlines()[0])
+        graph <lambda>: 3 nodes, 2 of them ops
+        """
+        from tapeline.compiler.ir.interchange import graph_to_json
+
+        return graph_to_json(self, indent)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Graph:
+        """The graph that `to_json` wrote.
+
+        Raises
+        ------
+        GraphError
+            If the text is not of that format, is of a newer version, or does not fit together.
+        """
+        from tapeline.compiler.ir.interchange import graph_from_json
+
+        return graph_from_json(text)
+
+    def to_dot(self) -> str:
+        """The graph as text in Graphviz's language, sub-graphs as clusters."""
+        from tapeline.compiler.inspect.dot import graph_to_dot
+
+        return graph_to_dot(self)
+
     def to_svg(self) -> str:
         """The graph as the text of an SVG picture."""
         from tapeline.compiler.inspect.svg import graph_to_svg
