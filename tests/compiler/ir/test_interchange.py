@@ -41,10 +41,7 @@ def controlled() -> Graph:
     @tl.function
     def steps(x: tl.Tensor, n: tl.Tensor) -> tl.Tensor:
         for _ in range(n):
-            if tl.sum(x) > 1:
-                x = x / 2
-            else:
-                x = x + 0.25
+            x = x / 2 if tl.sum(x) > 1 else x + 0.25
         while tl.sum(x) < 10:
             x = x * 2
         return x
