@@ -218,3 +218,4 @@ from tapeline.runtime.tensor import Tensor as Tensor
 from tapeline.runtime.variable import Variable as Variable
 
 __array_api_version__ = "2025.12"
+from tapeline import fft as fft

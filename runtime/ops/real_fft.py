@@ -1,0 +1,281 @@
+"""Fourier transforms of reals and of what has a real transform, and the order of frequencies.
+
+The ops stand in `fft`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tapeline.runtime.device import Device, check_device
+from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.ops.arranging import roll
+from tapeline.runtime.ops.axes import normalize_axes
+from tapeline.runtime.ops.cast import conj
+from tapeline.runtime.ops.creation import chosen_dtype
+from tapeline.runtime.ops.fft import (
+    FFTN,
+    IFFTN,
+    IRFFT,
+    OTHER_NORM,
+    RFFT,
+    Norm,
+    along_axes,
+    as_complex,
+    as_real,
+    checked_norm,
+    many_axes,
+    one_axis,
+)
+from tapeline.runtime.ops.pointwise import apply
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor, register_ufunc
+
+
+def rfft(
+    x: TensorLike, /, n: int | None = None, axis: int = -1, norm: Norm | None = "backward"
+) -> Tensor:
+    """The discrete Fourier transform of reals along an axis, without the negative frequencies.
+
+    Parameters
+    ----------
+    x : tensor-like of real dtype
+        Of at least one dimension.
+    n : int, optional
+        How many elements to transform: x is cut, or zeros are put after it. By default all of x.
+    axis : int
+        The axis to transform.
+    norm : "backward", "ortho" or "forward"
+        As in `fft`.
+
+    Returns
+    -------
+    Tensor of complex
+        With n // 2 + 1 frequencies along the axis.
+
+    Raises
+    ------
+    DTypeError
+        If `x` is complex.
+    ArgumentError
+        If `n` is below 1, or `norm` is another word.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.fft.rfft([1.0, 0.0, 0.0, 0.0]).numpy()
+    array([1.+0.j, 1.+0.j, 1.+0.j])
+    """
+    x = as_real("rfft", x)
+    return apply(RFFT, x, attrs=(*one_axis("rfft", x, n, axis), checked_norm("rfft", norm)))
+
+
+def irfft(
+    x: TensorLike, /, n: int | None = None, axis: int = -1, norm: Norm | None = "backward"
+) -> Tensor:
+    """The inverse of `rfft`; parameters as there, `n` by default 2 * (frequencies - 1).
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.fft.irfft([1.0, 1.0, 1.0]).numpy()
+    array([1., 0., 0., 0.])
+    """
+    x = as_complex("irfft", x)
+    size, place = one_axis("irfft", x, n, axis, mirrored=True)
+    return apply(IRFFT, x, attrs=(size, place, checked_norm("irfft", norm)))
+
+
+def rfftn(
+    x: TensorLike,
+    /,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: Norm | None = "backward",
+) -> Tensor:
+    """The discrete Fourier transform of reals along several axes: `rfft` along the last of them,
+    then `fftn` along the others. Parameters as for `fftn`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.fft.rfftn([[1.0, 1.0], [1.0, 1.0]]).numpy()
+    array([[4.+0.j, 0.+0.j],
+           [0.+0.j, 0.+0.j]])
+    """
+    x = as_real("rfftn", x)
+    given, places = many_axes("rfftn", x, s, axes)
+    if not places:
+        raise ArgumentError("rfftn: there is no axis to transform")
+    spectrum = rfft(x, n=given[-1], axis=places[-1], norm=norm)
+    return along_axes("rfftn", FFTN, spectrum, given[:-1], places[:-1], norm)
+
+
+def irfftn(
+    x: TensorLike,
+    /,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: Norm | None = "backward",
+) -> Tensor:
+    """The inverse of `rfftn`; parameters as there, the last size by default that of `irfft`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.fft.irfftn([[4.0, 0.0], [0.0, 0.0]]).numpy()
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    x = as_complex("irfftn", x)
+    given, places = many_axes("irfftn", x, s, axes)
+    if not places:
+        raise ArgumentError("irfftn: there is no axis to transform")
+    spectrum = along_axes("irfftn", IFFTN, x, given[:-1], places[:-1], norm)
+    return irfft(spectrum, n=given[-1], axis=places[-1], norm=norm)
+
+
+def hfft(
+    x: TensorLike, /, n: int | None = None, axis: int = -1, norm: Norm | None = "backward"
+) -> Tensor:
+    """The real transform of a signal whose second half mirrors the first, conjugated; parameters as
+    for `irfft`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.fft.hfft([1.0, 1.0, 1.0]).numpy()
+    array([4., 0., 0., 0.])
+    """
+    x = conj(as_complex("hfft", x))
+    size, place = one_axis("hfft", x, n, axis, mirrored=True)
+    return apply(IRFFT, x, attrs=(size, place, OTHER_NORM[checked_norm("hfft", norm)]))
+
+
+def ihfft(
+    x: TensorLike, /, n: int | None = None, axis: int = -1, norm: Norm | None = "backward"
+) -> Tensor:
+    """The inverse of `hfft`; parameters as for `rfft`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.fft.ihfft([4.0, 0.0, 0.0, 0.0]).numpy()
+    array([1.-0.j, 1.-0.j, 1.-0.j])
+    """
+    x = as_real("ihfft", x)
+    size, place = one_axis("ihfft", x, n, axis)
+    return conj(apply(RFFT, x, attrs=(size, place, OTHER_NORM[checked_norm("ihfft", norm)])))
+
+
+# --- frequencies -----------------------------------------------------------------------------
+
+
+def fftfreq(
+    n: int,
+    /,
+    *,
+    d: float = 1.0,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | None = None,
+) -> Tensor:
+    """The frequencies that the elements of `fft` of `n` samples stand for.
+
+    Parameters
+    ----------
+    n : int
+        The number of samples.
+    d : float
+        The time between two of them.
+    dtype : dtype-like, optional
+        Element type, by default float64.
+    device : "cpu", optional
+        Where the tensor lives.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.fft.fftfreq(4).numpy()
+    array([ 0.  ,  0.25, -0.5 , -0.25])
+    """
+    check_device("fftfreq", device)
+    return _frequencies("fftfreq", np.fft.fftfreq(n, d), dtype)
+
+
+def rfftfreq(
+    n: int,
+    /,
+    *,
+    d: float = 1.0,
+    dtype: npt.DTypeLike | None = None,
+    device: Device | None = None,
+) -> Tensor:
+    """The frequencies that the elements of `rfft` of `n` samples stand for; see `fftfreq`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.fft.rfftfreq(4).numpy()
+    array([0.  , 0.25, 0.5 ])
+    """
+    check_device("rfftfreq", device)
+    return _frequencies("rfftfreq", np.fft.rfftfreq(n, d), dtype)
+
+
+def _frequencies(op_name: str, values: npt.NDArray[Any], dtype: npt.DTypeLike | None) -> Tensor:
+    wanted = chosen_dtype(op_name, dtype, np.dtype(np.float64))
+    return new_tensor(values.astype(wanted, copy=False))
+
+
+def fftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
+    """The spectrum with frequency 0 moved to the middle.
+
+    Parameters
+    ----------
+    x : tensor-like
+        In the order of `fft`.
+    axes : int or sequence of int, optional
+        The axes to reorder; by default all.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.fft.fftshift([0, 1, -2, -1]).numpy()
+    array([-2, -1,  0,  1])
+    """
+    return _shift("fftshift", x, axes, 1)
+
+
+def ifftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
+    """The inverse of `fftshift`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.fft.ifftshift([-2, -1, 0, 1]).numpy()
+    array([ 0,  1, -2, -1])
+    """
+    return _shift("ifftshift", x, axes, -1)
+
+
+def _shift(op_name: str, x: TensorLike, axes: int | Sequence[int] | None, sign: int) -> Tensor:
+    x = as_tensor(x, argument=op_name)
+    places = normalize_axes(op_name, axes, x.ndim)
+    halves = [x.shape[axis] // 2 for axis in places]
+    return roll(x, [sign * half for half in halves], axis=places)
+
+
+for _function, _numpy in (
+    (rfft, np.fft.rfft),
+    (irfft, np.fft.irfft),
+    (rfftn, np.fft.rfftn),
+    (irfftn, np.fft.irfftn),
+    (hfft, np.fft.hfft),
+    (ihfft, np.fft.ihfft),
+    (fftshift, np.fft.fftshift),
+    (ifftshift, np.fft.ifftshift),
+):
+    register_ufunc(_numpy, _function)
