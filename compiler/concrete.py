@@ -185,19 +185,26 @@ class ConcreteFunction:
         """
         if len(tensors) != len(self._inputs):
             raise ArgumentError(
-                f"{self.name}: this trace takes {len(self._inputs)} tensors, got {len(tensors)}"
+                f"{self.name}: this trace takes {len(self._inputs)} tensors "
+                f"({', '.join(map(self._called, range(len(self._inputs))))}), got {len(tensors)}; "
+                "pass the tensors in the arguments one by one, without containers"
             )
         given: list[Tensor] = []
         for position, (value, spec) in enumerate(zip(tensors, self._inputs, strict=True)):
-            tensor = as_tensor(value, None, f"{self.name}, argument {position}")
+            tensor = as_tensor(value, None, f"{self.name}: argument {self._called(position)}")
             if (tensor.shape, tensor.dtype) != (spec.shape, spec.dtype):
                 raise ShapeError(
-                    f"{self.name}: argument {position} must be {spec.dtype.name} of shape "
-                    f"{spec.shape}, got {tensor.dtype.name} of shape {tensor.shape}; call the "
-                    "function itself to trace for other shapes"
+                    f"{self.name}: argument {self._called(position)} must be {spec.dtype.name} of "
+                    f"shape {spec.shape}, got {tensor.dtype.name} of shape {tensor.shape}; call "
+                    "the function itself to trace for other shapes"
                 )
             given.append(tensor)
         return self.call(given)
+
+    def _called(self, position: int) -> str:
+        """What the function calls one of its tensors."""
+        (name,) = self.graph.attrs[self.graph.placeholders[position]]
+        return str(name)
 
     def call(self, tensors: Sequence[Any]) -> Any:
         """The results for tensors or arrays that fit the trace; nothing is checked."""

@@ -18,7 +18,7 @@ from weakref import ref
 import numpy as np
 
 from tapeline.runtime.dispatch import BUSY, STATE, bind, is_recorded
-from tapeline.runtime.errors import DTypeError
+from tapeline.runtime.errors import ArgumentTypeError, DTypeError
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.record import Node, join, meet, next_serial
 from tapeline.runtime.spec import SUPPORTED_DTYPES, DType, canonical_dtype
@@ -110,6 +110,21 @@ def promote(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:
         constant(a, dtype) if weak_a else cast_tensor(a, dtype),
         constant(b, dtype) if weak_b else cast_tensor(b, dtype),
     )
+
+
+_PLACES = "first operand", "second operand"
+
+
+def promote_named(
+    op: Op, promote: Promote, a: Any, b: Any, names: tuple[str, str] = _PLACES
+) -> tuple[Tensor, Tensor]:
+    """What `promote` gives; where an operand is no tensor, an error that says which one."""
+    try:
+        return promote(op, a, b)
+    except (ArgumentTypeError, DTypeError):
+        for name, x in zip(names, (a, b), strict=True):
+            as_tensor(x, None, f"{op.name}: {name}")
+        raise
 
 
 def dtype_or_weak(x: Tensor) -> Any:
@@ -288,7 +303,8 @@ def make_binary(
     """
 
     def slow(a: Any, b: Any) -> Any:
-        return bind(op, promote(op, b, a) if reflected else promote(op, a, b))
+        x, y = (b, a) if reflected else (a, b)
+        return bind(op, promote_named(op, promote, x, y))
 
     is_common = promote is _common_promote
     # NumPy promotes by the same rules, so only a gradient needs the casts as ops

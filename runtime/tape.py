@@ -222,6 +222,8 @@ class GradientTape(Tape):
         """
         if type(tensor) is Tensor:
             self.watch_tensor(tensor)
+        elif tensor is None:
+            watch(self, tensor)  # it says what is wrong
         else:
             for leaf in nest.flatten(tensor):
                 watch(self, leaf)
@@ -368,6 +370,11 @@ def _flat_tensors(argument: str, structure: Any) -> Sequence[Any]:
     kind = type(structure)
     if kind is Tensor:
         return [structure]
+    if structure is None:
+        raise ArgumentTypeError(
+            f"gradient: {argument} is None; pass a tensor, a Variable or a structure of them "
+            "(does the function that made it return something?)"
+        )
     if kind is list or kind is tuple:
         for leaf in structure:
             if type(leaf) is not Tensor:

@@ -428,7 +428,8 @@ def _array_of(x: Any, wanted: DType | None, argument: str) -> npt.NDArray[Any]:
         ) from None
     if wanted is None and found.dtype.kind not in "biufc":
         raise DTypeError(
-            f"{argument}: {type(x).__name__} {_short(x)} has dtype {found.dtype}; expected numbers"
+            f"{argument}: {type(x).__name__} {_short(x)} has dtype {found.dtype}; expected numbers."
+            " Convert with .astype(float) where they are numbers, or leave out what is none"
         )
     dtype = canonical_dtype(found.dtype.newbyteorder("="), argument)
     return found if found.dtype is dtype else found.astype(dtype, order="C")

@@ -184,8 +184,11 @@ class Variable:
         tensor = self._operand(delta, what)
         handler = STATE.handler
         value = self._value if handler is None else wrap(handler.read_variable(self))
-        new = function(value, tensor._value if handler is None else tensor)
-        if new.shape != self.shape:
+        try:
+            new = function(value, tensor._value if handler is None else tensor)
+        except ValueError:
+            new = None  # the shapes do not broadcast at all
+        if new is None or new.shape != self.shape:
             raise ShapeError(
                 f"{what}: a value of shape {tensor.shape} does not broadcast to {self._label()} of "
                 f"shape {self.shape}"

@@ -143,6 +143,11 @@ class CapturingGraph(Graph):
 
     def run_op(self, op: Op, inputs: Sequence[Tensor], attrs: Attrs) -> Any:
         """Adds a node; the answer is its symbol, or a tuple of symbols."""
+        if not self.is_open:
+            raise TracingError(
+                f"{op.name}: the trace of {self.name!r} is over, its graph takes no more ops; "
+                "trace a function that does this op as well"
+            )
         location = self.location or user_location()
         ids = [self.value_id(tensor) for tensor in inputs]
         node = self.add(op, ids, attrs, location)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tapeline.runtime import nest
-from tapeline.runtime.errors import ArgumentTypeError
+from tapeline.runtime.errors import ArgumentTypeError, DTypeError
 from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor
 
@@ -77,43 +77,61 @@ class Signature:
         return str(inspect.Signature(parameters))
 
     def take_apart(self, call: Call) -> Call:
-        """Fills in the key and the tensors of a call."""
+        """Fills in the key and the tensors of a call.
+
+        Raises
+        ------
+        DTypeError, ArgumentTypeError
+            (both are TypeErrors) if an argument holds an array of no numbers, or something that
+            cannot be told from another of its kind.
+        """
         parts: list[Any] = []
         tensors = call.tensors
-        for value in call.args:
-            _add(value, parts, tensors)
-        if call.kwargs:
-            for name, value in call.kwargs.items():
-                parts.append(name)
+        try:
+            for value in call.args:
                 _add(value, parts, tensors)
+            if call.kwargs:
+                for name, value in call.kwargs.items():
+                    parts.append(name)
+                    _add(value, parts, tensors)
+        except (DTypeError, ArgumentTypeError) as error:
+            culprit = _without_key(self._named(call))
+            raise type(error)(f"{self.name}: argument {culprit}: {error}") from None
         if len(tensors) > 1 and len(set(map(id, tensors))) != len(tensors):
             first: dict[int, int] = {}
             parts.append(tuple(first.setdefault(id(t), k) for k, t in enumerate(tensors)))
         call.key = tuple(parts)
         return call
 
-    def describe_leaves(self, call: Call) -> list[str]:
-        """The names of the tensor leaves, for placeholders and messages."""
-        paths: list[str] = []
+    def _named(self, call: Call) -> Iterator[tuple[str, Any]]:
+        """The arguments of a call with the names that people use."""
         for position, value in enumerate(call.args):
             named = position < len(self.names)
-            name = self.names[position] if named else f"args[{position - len(self.names)}]"
-            paths.extend(_paths(value, name))
-        for name, value in call.kwargs.items():
-            paths.extend(_paths(value, name))
-        return paths
+            yield self.names[position] if named else f"args[{position - len(self.names)}]", value
+        yield from call.kwargs.items()
+
+    def describe_leaves(self, call: Call) -> list[str]:
+        """The names of the tensor leaves, for placeholders and messages."""
+        return [path for name, value in self._named(call) for path in _paths(value, name)]
 
     def describe(self, call: Call) -> dict[str, str]:
         """What each leaf of a call is, by the name people use."""
         found: dict[str, str] = {}
         first: dict[int, str] = {}
-        for position, value in enumerate(call.args):
-            named = position < len(self.names)
-            name = self.names[position] if named else f"args[{position - len(self.names)}]"
-            _describe(value, name, found, first)
-        for name, value in call.kwargs.items():
+        for name, value in self._named(call):
             _describe(value, name, found, first)
         return found
+
+
+def _without_key(values: Iterable[tuple[str, Any]]) -> str:
+    """The name of the innermost value that `_add` refuses."""
+    for name, value in values:
+        try:
+            _add(value, [], [])
+        except (DTypeError, ArgumentTypeError):
+            inner = "" if nest.is_leaf(value) else _without_key(_children(value, name))
+            return inner or name
+    return ""
 
 
 def _describe(value: Any, name: str, found: dict[str, str], first: dict[int, str]) -> None:
@@ -171,7 +189,7 @@ def _add(value: Any, parts: list[Any], tensors: list[Any]) -> None:
         parts.append(held.shape)
         tensors.append(value)
     elif kind is np.ndarray or isinstance(value, np.ndarray | np.generic):
-        parts.append(canonical_dtype(value.dtype, "argument"))
+        parts.append(_numeric_dtype(value))
         parts.append(value.shape)
         tensors.append(value)
     elif kind is tuple or kind is list:
@@ -195,6 +213,15 @@ def _add(value: Any, parts: list[Any], tensors: list[Any]) -> None:
         parts.append(_static_key(value, kind))
 
 
+def _numeric_dtype(array: Any) -> Any:
+    if array.dtype.kind in "OSUVMm":
+        raise DTypeError(
+            f"an array of dtype {array.dtype} holds no numbers; convert it with .astype(float), or "
+            "pass what it holds as Python values"
+        )
+    return canonical_dtype(array.dtype, "an array")
+
+
 def _static_key(value: Any, kind: type) -> Hashable:
     if kind is float or kind is complex:
         return repr(value)  # tells -0.0 from 0.0, and lets NaN equal itself
@@ -204,7 +231,7 @@ def _static_key(value: Any, kind: type) -> Hashable:
         return _Identity(value)
     if getattr(kind, "__hash__", None) is None:
         raise ArgumentTypeError(
-            f"an argument of type {kind.__name__} cannot be told from another one: it has no hash; "
+            f"a value of type {kind.__name__} cannot be told from another one: it has no hash; "
             "pass tensors, arrays, numbers, strings, containers of these, or hashable objects"
         )
     by_identity: Any = object.__hash__

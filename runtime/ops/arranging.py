@@ -199,10 +199,10 @@ def roll(x: TensorLike, /, shift: int | Sequence[int], axis: Axis = None) -> Ten
     """
     x = as_tensor(x, argument="roll")
     if axis is None:
-        shifts = (shift,) if isinstance(shift, int | np.integer) else tuple(shift)
+        shifts = tuple([as_index("roll: shift", s) for s in _listed(shift)])
         return apply(RESHAPE, _roll_axis(ravel(x), sum(shifts), 0), attrs=(x.shape,))
-    axes = (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
-    shifts = (shift,) * len(axes) if isinstance(shift, int | np.integer) else tuple(shift)
+    axes = _listed(axis)
+    shifts = _listed(shift)
     if len(shifts) == 1:
         shifts *= len(axes)
     elif len(axes) == 1:
@@ -210,8 +210,16 @@ def roll(x: TensorLike, /, shift: int | Sequence[int], axis: Axis = None) -> Ten
     if len(shifts) != len(axes):
         raise ArgumentError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes")
     for count, place in zip(shifts, axes, strict=True):
-        x = _roll_axis(x, as_index("roll", count), normalize_axis("roll", int(place), x.ndim))
+        x = _roll_axis(
+            x,
+            as_index("roll: shift", count),
+            normalize_axis("roll", as_index("roll: axis", place), x.ndim),
+        )
     return x
+
+
+def _listed(value: int | Sequence[int]) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)  # type: ignore[return-value]  # checked where it is used
 
 
 def _roll_axis(x: Tensor, shift: int, axis: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +24,12 @@ def normalize_axes(op_name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))
     if isinstance(axis, int | np.integer):
         return (normalize_axis(op_name, int(axis), ndim),)
-    axes = tuple(sorted(normalize_axis(op_name, as_index(op_name, a), ndim) for a in axis))
+    if isinstance(axis, str) or not isinstance(axis, Iterable):
+        raise ArgumentTypeError(
+            f"{op_name}: axis must be an int, a sequence of ints or None, got {axis!r}"
+        )
+    where = f"{op_name}: axis"
+    axes = tuple(sorted(normalize_axis(op_name, as_index(where, a), ndim) for a in axis))
     if len(set(axes)) != len(axes):
         raise ArgumentError(f"{op_name}: axis {tuple(axis)} names the same axis twice")
     return axes

@@ -5,14 +5,14 @@ What these functions make has no history on any tape, but for `asarray` and `ful
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.device import Device, check_device
-from tapeline.runtime.errors import ArgumentError, ShapeError
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.ops.cast import identity
 from tapeline.runtime.ops.pointwise import apply
@@ -24,7 +24,9 @@ _FLOAT64 = canonical_dtype(np.float64)
 
 def shape_argument(op_name: str, shape: int | Sequence[int]) -> Shape:
     """A shape argument as a tuple of ints."""
-    extents = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    if isinstance(shape, int | np.integer):
+        shape = (int(shape),)
+    extents = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     for extent in extents:
         if not isinstance(extent, int | np.integer) or extent < 0:
             raise ShapeError(f"{op_name}: shape must be ints >= 0, got {shape!r}")
@@ -371,6 +373,9 @@ def arange(
         start, stop = 0, start
     if step == 0:
         raise ArgumentError("arange: step is 0; expected a number that leads from start to stop")
+    for name, value in (("start", start), ("stop", stop), ("step", step)):
+        if not isinstance(value, int | float | np.integer | np.floating):
+            raise ArgumentTypeError(f"arange: {name} must be a number, got {value!r}")
     values = np.arange(start, stop, step)
     return new_tensor(values.astype(chosen_dtype("arange", dtype, canonical_dtype(values.dtype))))
 

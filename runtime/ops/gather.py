@@ -30,12 +30,12 @@ from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufun
 _INT64 = np.dtype(np.int64)
 
 
-def require_int_dtype(op_name: str, dtype: DType) -> None:
+def require_int_dtype(op_name: str, dtype: DType, argument: str = "indices") -> None:
     """A `DTypeError` for indices that are no ints."""
     if dtype.kind not in "iu":
         raise DTypeError(
-            f"{op_name}: indices must be of an int dtype, got {dtype}; convert with "
-            f"indices.astype(tl.int64)"
+            f"{op_name}: {argument} must be of an int dtype, got {dtype}; convert with "
+            f"{argument}.astype(tl.int64)"
         )
 
 
@@ -195,12 +195,12 @@ def take(x: TensorLike, indices: TensorLike, /, axis: int | None = None) -> Tens
     return apply(TAKE, x, indices, attrs=(normalize_axis("take", axis, x.ndim),))
 
 
-def index_tensor(op_name: str, indices: TensorLike) -> Tensor:
+def index_tensor(op_name: str, indices: TensorLike, argument: str = "indices") -> Tensor:
     """Indices as a tensor of ints; an empty list counts as one."""
-    tensor = as_tensor(indices, argument=f"{op_name}: indices")
+    tensor = as_tensor(indices, argument=f"{op_name}: {argument}")
     if tensor.size == 0 and not isinstance(indices, Tensor | np.ndarray):
         return as_tensor(np.zeros(tensor.shape, _INT64))
-    require_int_dtype(op_name, tensor.dtype)
+    require_int_dtype(op_name, tensor.dtype, argument)
     return tensor
 
 

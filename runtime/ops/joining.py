@@ -102,7 +102,7 @@ def _promoted(op_name: str, arrays: Sequence[TensorLike]) -> list[Tensor]:
     elif isinstance(arrays, str | bytes) or not hasattr(arrays, "__iter__"):
         raise ArgumentTypeError(f"{op_name}: expected a sequence of tensors, got {arrays!r}")
     else:
-        tensors = [as_tensor(array, argument=op_name) for array in arrays]
+        tensors = [as_tensor(x, argument=f"{op_name}: tensor {k}") for k, x in enumerate(arrays)]
     if not tensors:
         raise ArgumentError(f"{op_name}: at least one tensor is needed")
     dtypes = {tensor.dtype for tensor in tensors}

@@ -8,7 +8,7 @@ import numpy as np
 
 from tapeline.runtime.errors import DTypeError, IndexOutOfRangeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Sample, define_op, get_op
-from tapeline.runtime.operators import promote, promote_one
+from tapeline.runtime.operators import promote, promote_named, promote_one
 from tapeline.runtime.ops.axes import Array, as_index
 from tapeline.runtime.ops.extrema import max_reduce
 from tapeline.runtime.ops.gather import index_tensor, require_int_dtype
@@ -21,7 +21,14 @@ from tapeline.runtime.ops.softmax import (
     log_softmax_array,
     logsumexp_array,
 )
-from tapeline.runtime.spec import DType, TensorSpec, canonical_dtype, normalize_axis, spec_of
+from tapeline.runtime.spec import (
+    DType,
+    TensorSpec,
+    broadcast_shapes,
+    canonical_dtype,
+    normalize_axis,
+    spec_of,
+)
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, new_tensor
 
 # --- one_hot ---------------------------------------------------------------------------------
@@ -80,7 +87,7 @@ def one_hot(labels: TensorLike, /, depth: int, *, dtype: Any = np.float64) -> Te
     array([[1., 0., 0.],
            [0., 0., 1.]])
     """
-    tensor = index_tensor("one_hot", labels)
+    tensor = index_tensor("one_hot", labels, "labels")
     attrs = (as_index("one_hot", depth), canonical_dtype(dtype, "one_hot: dtype"))
     return apply(ONE_HOT, tensor, attrs=attrs)
 
@@ -171,8 +178,11 @@ def softmax_cross_entropy(logits: TensorLike, labels: TensorLike, /, axis: int =
     >>> tl.softmax_cross_entropy([[0.0, 0.0]], [[0.5, 0.5]]).numpy()
     array([0.69314718])
     """
-    first, second = promote(SOFTMAX_CROSS_ENTROPY, logits, labels)
+    first, second = promote_named(
+        SOFTMAX_CROSS_ENTROPY, promote, logits, labels, ("logits", "labels")
+    )
     if first.shape != second.shape:
+        broadcast_shapes("softmax_cross_entropy: logits and labels", first.shape, second.shape)
         first, second = broadcast_arrays(first, second)
     attrs = (normalize_axis("softmax_cross_entropy", axis, first.ndim),)
     return apply(SOFTMAX_CROSS_ENTROPY, first, second, attrs=attrs)
@@ -297,6 +307,6 @@ def sparse_softmax_cross_entropy(logits: TensorLike, labels: TensorLike, /) -> T
     array([0.69314718, 0.        ])
     """
     scores = promote_one(SPARSE_SOFTMAX_CROSS_ENTROPY, logits)
-    classes = index_tensor("sparse_softmax_cross_entropy", labels)
+    classes = index_tensor("sparse_softmax_cross_entropy", labels, "labels")
     _sparse_infer(spec_of(scores.shape, scores.dtype), spec_of(classes.shape, classes.dtype))
     return apply(SPARSE_SOFTMAX_CROSS_ENTROPY, scores, classes)

@@ -73,7 +73,7 @@ def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
     >>> tl.permute_dims(tl.asarray([[1, 2, 3], [4, 5, 6]]), (1, 0)).shape
     (3, 2)
     """
-    x = as_tensor(x)
+    x = as_tensor(x, argument="permute_dims")
     order = tuple(normalize_axis("permute_dims", as_index("permute_dims", a), x.ndim) for a in axes)
     _permute_infer(spec_of(x.shape, x.dtype), order)
     return apply(PERMUTE_DIMS, x, attrs=(order,))
@@ -90,7 +90,7 @@ def transpose(x: TensorLike, /, axes: Sequence[int] | None = None) -> Tensor:
            [2, 5],
            [3, 6]])
     """
-    x = as_tensor(x)
+    x = as_tensor(x, argument="transpose")
     if axes is None:
         return apply(PERMUTE_DIMS, x, attrs=(tuple(range(x.ndim))[::-1],))
     return permute_dims(x, axes)
@@ -116,7 +116,7 @@ def matrix_transpose(x: TensorLike, /) -> Tensor:
     >>> tl.matrix_transpose(tl.asarray([[[1, 2, 3], [4, 5, 6]]])).shape
     (1, 3, 2)
     """
-    x = as_tensor(x)
+    x = as_tensor(x, argument="matrix_transpose")
     if x.ndim < 2:
         raise ShapeError(
             f"matrix_transpose: a tensor of at least 2 dimensions is needed, got shape {x.shape}"
@@ -133,7 +133,7 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
     >>> tl.swapaxes(tl.asarray([[[1, 2, 3]]]), 0, 2).shape
     (3, 1, 1)
     """
-    x = as_tensor(x)
+    x = as_tensor(x, argument="swapaxes")
     first = normalize_axis("swapaxes", axis1, x.ndim)
     second = normalize_axis("swapaxes", axis2, x.ndim)
     order = list(range(x.ndim))
@@ -157,7 +157,7 @@ def moveaxis(
     >>> tl.moveaxis(tl.asarray([[[1, 2, 3]]]), -1, 0).shape
     (3, 1, 1)
     """
-    x = as_tensor(x)
+    x = as_tensor(x, argument="moveaxis")
     sources = _places("source", source, x.ndim)
     targets = _places("destination", destination, x.ndim)
     if len(sources) != len(targets):
@@ -220,7 +220,7 @@ def flip(x: TensorLike, /, axis: Axis = None) -> Tensor:
     >>> tl.flip(tl.asarray([1, 2, 3])).numpy()
     array([3, 2, 1])
     """
-    x = as_tensor(x)
+    x = as_tensor(x, argument="flip")
     return apply(FLIP, x, attrs=(normalize_axes("flip", axis, x.ndim),))
 
 

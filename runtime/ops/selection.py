@@ -9,7 +9,7 @@ import numpy as np
 
 from tapeline.runtime.errors import DTypeError
 from tapeline.runtime.op import Attrs, Sample, ScalarEmitter, ShapeOf, V
-from tapeline.runtime.operators import attach_method, make_binary, promote
+from tapeline.runtime.operators import attach_method, make_binary, promote, promote_named
 from tapeline.runtime.ops.logic import SIGNBIT
 from tapeline.runtime.ops.pointwise import (
     BOOL,
@@ -100,9 +100,9 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
     array([1., 0.])
     """
     if type(condition) is not Tensor or condition.dtype is not BOOL:
-        condition = as_tensor(condition, BOOL, "where")
+        condition = as_tensor(condition, BOOL, "where: condition")
     if not (type(x1) is type(x2) is Tensor and x1.dtype is x2.dtype):
-        x1, x2 = promote(WHERE, x1, x2)
+        x1, x2 = promote_named(WHERE, promote, x1, x2, ("x1", "x2"))
     return apply(WHERE, condition, x1, x2)
 
 

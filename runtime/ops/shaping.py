@@ -112,7 +112,7 @@ def reshape(x: TensorLike, /, shape: int | Sequence[int], *, copy: bool | None =
     array([[1, 2, 3],
            [4, 5, 6]])
     """
-    x = as_tensor(x)
+    x = as_tensor(x, argument="reshape")
     return apply(RESHAPE, x, attrs=(resolve_shape("reshape", shape, x.size),))
 
 
@@ -125,7 +125,7 @@ def ravel(x: TensorLike, /) -> Tensor:
     >>> tl.ravel(tl.asarray([[1, 2], [3, 4]])).numpy()
     array([1, 2, 3, 4])
     """
-    x = as_tensor(x)
+    x = as_tensor(x, argument="ravel")
     return apply(RESHAPE, x, attrs=((x.size,),))
 
 
@@ -218,7 +218,7 @@ def expand_dims(x: TensorLike, /, axis: int | Sequence[int] = 0) -> Tensor:
     >>> tl.expand_dims(tl.asarray([1, 2, 3]), axis=-1).shape
     (3, 1)
     """
-    x = as_tensor(x)
+    x = as_tensor(x, argument="expand_dims")
     count = 1 if isinstance(axis, int | np.integer) else len(axis)
     return apply(EXPAND_DIMS, x, attrs=(normalize_axes("expand_dims", axis, x.ndim + count),))
 
@@ -237,7 +237,7 @@ def squeeze(x: TensorLike, /, axis: Axis = None) -> Tensor:
     >>> tl.squeeze(tl.asarray([[1], [2]]), axis=1).shape
     (2,)
     """
-    x = as_tensor(x)
+    x = as_tensor(x, argument="squeeze")
     if axis is None:
         axes = tuple(place for place, extent in enumerate(x.shape) if extent == 1)
     else:
@@ -321,7 +321,7 @@ def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
     array([[1, 2],
            [1, 2]])
     """
-    x = as_tensor(x)
+    x = as_tensor(x, argument="broadcast_to")
     given = (shape,) if isinstance(shape, int | np.integer) else shape
     target = tuple(as_index("broadcast_to", extent) for extent in given)
     _broadcast_to_infer(spec_of(x.shape, x.dtype), target)
@@ -358,7 +358,7 @@ def broadcast_arrays(*arrays: TensorLike) -> tuple[Tensor, ...]:
     """
     if not arrays:
         return ()
-    tensors = [as_tensor(array) for array in arrays]
+    tensors = [as_tensor(array, argument="broadcast_arrays") for array in arrays]
     shape = common_shape("broadcast_arrays", *(tensor.shape for tensor in tensors))
     return tuple([apply(BROADCAST_TO, tensor, attrs=(shape,)) for tensor in tensors])
 

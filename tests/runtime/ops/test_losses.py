@@ -54,7 +54,7 @@ def test_label_out_of_range_is_named(label: int) -> None:
 def test_labels_of_another_shape_or_kind_are_rejected() -> None:
     with pytest.raises(ShapeError, match=r"logits have shape \(2, 3\), labels \(3,\)"):
         tl.sparse_softmax_cross_entropy(tl.zeros((2, 3)), [0, 1, 2])
-    with pytest.raises(DTypeError, match="indices must be of an int dtype, got float64"):
+    with pytest.raises(DTypeError, match="labels must be of an int dtype, got float64"):
         tl.sparse_softmax_cross_entropy(tl.zeros((2, 3)), [0.0, 1.0])
 
 
