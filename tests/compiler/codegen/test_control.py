@@ -1,0 +1,167 @@
+"""Native branches and loops: what is emitted for them, and what they do at the edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapeline as tl
+from tapeline.runtime.errors import IndexOutOfRangeError
+
+
+def function_text(function: Any, *args: Any) -> str:
+    """The LLVM text of the first loop or choice of a compiled function."""
+    concrete = tl.function(function).get_concrete_function(*args)
+    text = concrete.differentiable.compiled.executable().module.text
+    start = text.index("define internal i64 @control0")
+    return text[start : text.index("\n}", start)]
+
+
+def test_numbers_that_a_loop_carries_are_phis_without_memory() -> None:
+    def run(x: Any) -> Any:
+        return tl.while_loop(lambda i, x: i < 9, lambda i, x: (i + 1, x * 1.5 + 1), (0, x))[1]
+
+    text = function_text(run, tl.asarray(1.0))
+    body = text[text.index("loop") :]
+    assert body.count("phi i64") == 2  # at the head, and behind the loop
+    assert body.count("phi double") == 2
+    assert body.count("store") == 1
+    assert "call" not in body.replace("call i64 @llvm.expect", "")
+
+
+def test_array_that_a_loop_carries_is_in_two_buffers_that_take_turns() -> None:
+    def run(x: Any) -> Any:
+        return tl.while_loop(lambda i, x: i < 9, lambda i, x: (i + 1, x * 1.5), (0, x))[1]
+
+    text = function_text(run, tl.zeros(4))
+    assert text.count("phi ptr") == 3
+    assert text.count("memcpy") == 2
+
+
+def test_element_is_written_in_place() -> None:
+    def run(x: Any) -> Any:
+        def turn(i: Any, x: Any) -> Any:
+            x[i] = x[i - 1] + 1
+            return i + 1, x
+
+        return tl.while_loop(lambda i, x: i < 4, turn, (1, x))[1]
+
+    text = function_text(run, tl.zeros(4))
+    assert "phi ptr" not in text
+    assert text.count("memcpy") == 1
+    np.testing.assert_array_equal(tl.function(run)(tl.zeros(4)).numpy(), [0.0, 1.0, 2.0, 3.0])
+
+
+def test_array_whose_old_value_is_still_read_is_copied() -> None:
+    def run(x: Any) -> Any:
+        def turn(i: Any, x: Any) -> Any:
+            y = x * 1
+            x[i] = 5.0
+            return i + 1, x + y
+
+        return tl.while_loop(lambda i, x: i < 3, turn, (0, x))[1]
+
+    expected = run(tl.ones(3)).numpy()
+    np.testing.assert_array_equal(tl.function(run)(tl.ones(3)).numpy(), expected)
+
+
+def test_arrays_that_change_places() -> None:
+    def run(x: Any, y: Any) -> Any:
+        return tl.while_loop(lambda i, x, y: i < 3, lambda i, x, y: (i + 1, y, x), (0, x, y))[1:]
+
+    a, b = tl.function(run)(tl.zeros(3), tl.ones(3))
+    np.testing.assert_array_equal(a.numpy(), np.ones(3))
+    np.testing.assert_array_equal(b.numpy(), np.zeros(3))
+
+
+@pytest.mark.parametrize("start", [0, -7, 2])
+def test_index_out_of_range_is_an_error_that_names_it(start: int) -> None:
+    def run(x: Any, i: Any) -> Any:
+        return tl.while_loop(lambda i, s: i < 9, lambda i, s: (i + 1, s + x[i]), (i, 0.0))[1]
+
+    x, i = tl.asarray([1.0, 2.0, 3.0]), tl.asarray(start)
+    bad = 3 if start >= 0 else start
+    message = f"index {bad} is out of range for axis 0 with size 3"
+    for function in (run, tl.function(run)):
+        with pytest.raises(IndexOutOfRangeError, match=message):
+            function(x, i)
+
+
+def test_elements_of_several_axes_are_read_and_written() -> None:
+    def run(x: Any) -> Any:
+        def turn(i: Any, x: Any) -> Any:
+            x[i, 2 - i] = x[i, i] * 10
+            return i + 1, x
+
+        return tl.while_loop(lambda i, x: i < 3, turn, (0, x))[1]
+
+    x = tl.asarray(np.arange(9.0).reshape(3, 3))
+    np.testing.assert_array_equal(tl.function(run)(x).numpy(), run(x).numpy())
+
+
+def test_rows_and_products_in_a_loop() -> None:
+    def run(x: Any, w: Any) -> Any:
+        def turn(h: Any, row: Any) -> Any:
+            h = tl.tanh(row @ w + h)
+            return h, h.sum(-1)
+
+        return tl.scan(turn, tl.zeros((2, 3)), x)
+
+    rng = np.random.default_rng(0)
+    x, w = tl.asarray(rng.standard_normal((4, 2, 3))), tl.asarray(rng.standard_normal((3, 3)))
+    for a, b in zip(run(x, w), tl.function(run)(x, w), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-13)
+
+
+def test_host_call_in_a_loop_works_and_its_error_comes_out() -> None:
+    def run(x: Any) -> Any:
+        return tl.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, tl.sort(-x)), (0, x))[1]
+
+    x = tl.asarray([3.0, 1.0, 2.0])
+    np.testing.assert_array_equal(tl.function(run)(x).numpy(), run(x).numpy())
+
+
+def test_strided_inputs_are_read_where_they_lie() -> None:
+    def run(x: Any, y: Any) -> Any:
+        return tl.scan(lambda c, row: (c + row * y, c), y, x)
+
+    base = np.arange(24.0).reshape(4, 6)
+    x, y = base.T[::2], base[0, ::2][:4]
+    y = np.ascontiguousarray(np.broadcast_to(y[:1], 4)) + 1
+    found = tl.function(run)(x, y)
+    for a, b in zip(run(tl.asarray(x), tl.asarray(y)), found, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "bool", "complex128"])
+def test_states_of_all_kinds(dtype: str) -> None:
+    def run(x: Any, y: Any) -> Any:
+        def turn(i: Any, x: Any, y: Any) -> Any:
+            return i + 1, tl.where(i % 2 == 0, y[1], x), tl.where(i % 2 == 0, y, x)
+
+        return tl.while_loop(lambda i, x, y: i < 5, turn, (0, x, y))[1:]
+
+    x, y = tl.asarray(np.array(1, dtype)), tl.asarray(np.array([0, 1, 1], dtype))
+    for a, b in zip(run(x, y), tl.function(run)(x, y), strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+        assert a.dtype == b.dtype
+
+
+def test_loop_without_a_turn_gives_what_it_was_given() -> None:
+    def run(n: Any, x: Any) -> Any:
+        return tl.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x * 2), (0, x))
+
+    i, x = tl.function(run)(tl.asarray(0), tl.ones(3))
+    assert int(i) == 0
+    np.testing.assert_array_equal(x.numpy(), np.ones(3))
+
+
+def test_big_states_do_not_live_on_the_stack() -> None:
+    def run(x: Any) -> Any:
+        return tl.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x + i), (0, x))[1]
+
+    np.testing.assert_array_equal(
+        tl.function(run)(tl.zeros(500_000)).numpy(), np.full(500_000, 3.0)
+    )
