@@ -28,6 +28,7 @@ from tapeline.compiler.codegen.program import (
     ScalarStep,
     touched,
 )
+from tapeline.compiler.codegen.scalar import ScalarBuilder
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, size_of
 from tapeline.compiler.ir.control_ops import LoopForm, is_cond, loop_form
@@ -166,7 +167,7 @@ class ControlEmitter:
     """Emits the function of one step; `emit_control` is the way in."""
 
     def __init__(self, target: Target, steps: Steps, sites: list[Site]) -> None:
-        self.b = FunctionBuilder(target)
+        self.b = ScalarBuilder(target)
         self.steps = steps
         self.sites = sites
         self.failures: list[tuple[str, str, int]] = []

@@ -1,0 +1,84 @@
+"""The builder for straight-line code on single numbers: division by constants without dividing.
+
+It gives the same bits as the builder of vector loops. Where a divisor is known, as in `n % 2` and
+`n // 2`, much of what division has to look out for cannot happen.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from tapeline.compiler.codegen.loops import FunctionBuilder
+from tapeline.compiler.codegen.values import Value, is_float, is_signed
+
+_POWERS = frozenset(2.0**k for k in range(1, 41))
+"""Divisors whose inverse is exact and at most a half, so that no product overflows."""
+
+
+def _float_of(x: Value) -> float | None:
+    """The number that a float literal is."""
+    if not x.is_constant or not x.name.startswith("0x"):
+        return None
+    number: float = struct.unpack("<d", struct.pack("<Q", int(x.name, 16)))[0]
+    return number
+
+
+def _int_of(x: Value) -> int | None:
+    return int(x.name) if x.is_constant and x.name.lstrip("-").isdigit() else None
+
+
+class ScalarBuilder(FunctionBuilder):
+    """Emits code for one lane."""
+
+    __slots__ = ()
+
+    def floor_divide(self, a: Value, b: Value, /) -> Value:
+        """NumPy's `//`."""
+        if is_float(a.code):
+            inverse = self._inverse(b)
+            if inverse is None:
+                return super().floor_divide(a, b)
+            quotient = self.floor(self.mul(a, inverse))
+            # a negative number so small that its product is rounded to 0
+            negative = self.compare("lt", a, self.const(0, a))
+            lost = self.bit_and(negative, self.compare("ge", quotient, self.const(0, a)))
+            return self.rare(lost, lambda _: [self.const(-1, a)], [quotient])[0]
+        divisor = _int_of(b)
+        if divisor is None or divisor <= 0:
+            return super().floor_divide(a, b)
+        if divisor & (divisor - 1) == 0:
+            name = "ashr" if is_signed(a.code) else "lshr"
+            return self._binary(name, a, self.const(divisor.bit_length() - 1, a))
+        return self._known_divmod(a, b)[0]
+
+    def remainder(self, a: Value, b: Value, /) -> Value:
+        """NumPy's `%`."""
+        if is_float(a.code):
+            inverse = self._inverse(b)
+            if inverse is None:
+                return super().remainder(a, b)
+            rest = self.sub(a, self.mul(self.floor(self.mul(a, inverse)), b))
+            negative = self.compare("lt", rest, self.const(0, a))  # as above
+            return self.rare(negative, lambda x: [self.add(x, b)], [rest])[0]
+        divisor = _int_of(b)
+        if divisor is None or divisor <= 0:
+            return super().remainder(a, b)
+        if divisor & (divisor - 1) == 0:
+            return self.bit_and(a, self.const(divisor - 1, a))
+        return self._known_divmod(a, b)[1]
+
+    def _inverse(self, b: Value) -> Value | None:
+        """The exact inverse of a float that is a power of two."""
+        number = _float_of(b)
+        return None if number not in _POWERS else self.const(1 / number, b)
+
+    def _known_divmod(self, a: Value, b: Value) -> tuple[Value, Value]:
+        """Quotient and remainder by a positive constant."""
+        if not is_signed(a.code):
+            quotient = self._binary("udiv", a, b)
+            return quotient, self.sub(a, self.mul(quotient, b))
+        quotient = self._binary("sdiv", a, b)
+        rest = self.sub(a, self.mul(quotient, b))
+        negative = self.compare("lt", rest, self.const(0, a))
+        lower = self.select(negative, self.sub(quotient, self.const(1, a)), quotient)
+        return lower, self.select(negative, self.add(rest, b), rest)
