@@ -155,7 +155,20 @@ class CapturingGraph(Graph):
         if isinstance(spec, tuple):
             picks = self.picks(node, location)
             return tuple(Symbol(self, p, s) for p, s in zip(picks, spec, strict=True))
-        return Symbol(self, node, spec)
+        symbol = Symbol(self, node, spec)
+        if not spec.shape and op.name in _NUMBER_OPS:
+            symbol.weak = self._weak_result(inputs, spec)
+        return symbol
+
+    def _weak_result(self, inputs: Sequence[Tensor], spec: TensorSpec) -> type | None:
+        """The Python type of the result, where an operator got nothing but Python numbers."""
+        is_weak = False
+        for tensor in inputs:
+            if getattr(tensor._value, "weak", None) is not None:
+                is_weak = True
+            elif id(tensor) not in self._numbers:
+                return None
+        return _PYTHON_TYPES.get(spec.dtype) if is_weak else None
 
     def value_of(self, tensor: Tensor) -> Symbol:
         """The symbol of a tensor's value, of outside or not. Tapes of the trace keep that, so that

@@ -106,12 +106,14 @@ class Surroundings:
     state: State
     before: tuple[Any, ...]
     containers: Containers
+    variables: list[tuple[str, Any]]
+    """All variables within reach, with their names."""
 
     @classmethod
     def around(cls, state: State, blocks: tuple[Callable[..., Any], ...]) -> Surroundings:
         """As it is now."""
         variables = user_variables(is_library_code, blocks)
-        return cls(state, state.get(), Containers(variables))
+        return cls(state, state.get(), Containers(variables), variables)
 
     def restore(self) -> None:
         """Undoes what a block did."""

@@ -96,7 +96,8 @@ def unroll(
     is_staged = False
     for item in items:
         if is_staged:
-            choose_block(going, _bound(body, item), _nothing, state)
+            what = f"the 'for' with a 'break' at {line_of(body)}"
+            choose_block(going, _bound(body, item), _nothing, state, what)
         else:
             body(item)
         if test is not None:
@@ -363,11 +364,13 @@ class _Loop:
     def _meet(self, item: _Carried, value: Value) -> bool:
         """Whether a value comes back in the form in which it went in; widens weak numbers."""
         self.after[_identity(item.place)] = value
-        if self._is_written(item, value):
-            # as by `x += y`: whoever holds the tensor under another name sees it too
-            self.carried.remove(item)
-            self._carry(item.structure, "a tensor", item.structure)
-            return False
+        if self._is_written(item):
+            if value.original is item.entered:
+                # as by `x += y`: whoever holds the tensor under another name sees it too
+                self.carried.remove(item)
+                self._carry(item.structure, "a tensor", item.structure)
+                return False
+            self._check_aliases(item)
         if value.original is UNDEF:
             raise TracingError(f"{self.what} over a tensor deletes {item.name!r} in its body")
         try:
@@ -389,11 +392,21 @@ class _Loop:
                 is_settled = False
         return is_settled
 
-    def _is_written(self, item: _Carried, value: Value) -> bool:
+    def _is_written(self, item: _Carried) -> bool:
+        """Whether the body wrote into the tensor that a variable held at the start of a round."""
         is_cell = type(item.place) is int and type(item.structure) is Tensor and not item.is_late
         if not is_cell or type(item.wanted[0]) is not Joined or item.wanted[0].weak is not None:
             return False
-        return value.original is item.entered and item.entered._value is not item.held
+        return item.entered._value is not item.held
+
+    def _check_aliases(self, item: _Carried) -> None:
+        for name, value in self.around.variables:
+            if value is item.structure and name != item.name:
+                raise TracingError(
+                    f"{self.what} both changes the tensor {item.name!r} in place, as by +=, and "
+                    f"gives {item.name!r} another one, while {name!r} is the same tensor; write "
+                    f"{item.name} = {item.name} + ... instead of +="
+                )
 
     def _widen(self, item: _Carried, given: Leaf, leaf: Any) -> Joined:
         try:

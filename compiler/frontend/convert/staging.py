@@ -31,6 +31,7 @@ from tapeline.compiler.frontend.convert.unify import (
     node_of,
     zeros,
 )
+from tapeline.compiler.ir.structure_ops import PLACEHOLDER
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError, TracingError
@@ -150,12 +151,16 @@ class _Choice:
 
 
 def choose_block(
-    condition: Any, then: Callable[[], None], other: Callable[[], None], state: State
+    condition: Any,
+    then: Callable[[], None],
+    other: Callable[[], None],
+    state: State,
+    what: str | None = None,
 ) -> None:
     """`if` over a tensor: both blocks are traced, and one of them runs each time."""
     decided = as_condition(condition)
     around = Surroundings.around(state, (then, other))
-    what = f"the 'if' at {line_of(then)}"
+    what = what or f"the 'if' at {line_of(then)}"
     first = trace_block(lambda _: then(), around, what)
     second = trace_block(lambda _: other(), around, what)
     choice = _Choice(first, second)
@@ -178,6 +183,9 @@ def choose(condition: Any, then: Any, other: Any) -> Any:
     around = Surroundings.around(NOTHING, tuple(sides))
     what = "a conditional expression or 'and'/'or'"
     first, second = [trace_block(_run(side), around, what, True) for side in sides]
+    simple = _flag(decided, first, second)
+    if simple is not None:
+        return simple
     choice = _Choice(first, second)
     finish = _join_effects(choice, what)
     if first.returned is None or second.returned is None:
@@ -196,6 +204,24 @@ def choose(condition: Any, then: Any, other: Any) -> Any:
     for action in finish:
         action()
     return result()
+
+
+def _flag(condition: Tensor, first: BlockTrace, second: BlockTrace) -> Tensor | None:
+    """`a or b`, `a and b` of two bools that are there already: no choice is needed."""
+    sides = []
+    for traced in (first, second):
+        if traced.returned is None or any(op is not PLACEHOLDER for op in traced.graph.ops):
+            return None
+        value = traced.returned.original
+        if not is_symbolic(value) or value.dtype.kind != "b" or value.shape:
+            return None
+        sides.append(value)
+    then, other = sides
+    if then._value is condition._value:
+        return mark_weak(condition | other, bool)
+    if other._value is condition._value:
+        return mark_weak(condition & then, bool)
+    return None
 
 
 def _given(value: Any) -> Callable[[], Any]:

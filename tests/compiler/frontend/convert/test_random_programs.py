@@ -1,0 +1,49 @@
+"""Random programs give the same plain, converted, and compiled over tensors."""
+
+from __future__ import annotations
+
+import pytest
+from tests.compiler.frontend.convert.random_programs import Writer
+
+import tapeline as tl
+from tapeline.compiler.frontend.convert.calls import callee
+
+INPUTS = (-2, 0, 3, 7)
+
+
+def check_numbers(seed: int) -> None:
+    writer = Writer(seed, augmented=True)
+    plain = writer.build(f"numbers {seed}")
+    converted = callee(plain)
+    assert converted is not plain
+    for x in INPUTS:
+        assert converted(x) == plain(x), f"x = {x}\n{writer.source}"
+
+
+def check_tensors(seed: int) -> None:
+    writer = Writer(seed, augmented=False)
+    plain = writer.build(f"tensors {seed}")
+    compiled = tl.function(plain)
+    for x in INPUTS:
+        expected = plain(x)
+        got = compiled(tl.asarray(x))
+        assert int(got) == expected, f"x = {x}\n{writer.source}"
+    assert compiled.trace_count == 1
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_converted_programs_agree_on_numbers(first: int) -> None:
+    for seed in range(first, first + 50):
+        check_numbers(seed)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_compiled_programs_agree_on_tensors(seed: int) -> None:
+    check_tensors(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 1300, 20))
+def test_many_compiled_programs_agree_on_tensors(first: int) -> None:
+    for seed in range(first, first + 20):
+        check_tensors(seed)

@@ -1,0 +1,495 @@
+"""Control flow over tensors in traced functions: as eagerly, or an error that says why not."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.compiler.frontend.convert import programs
+
+import tapeline as tl
+from tapeline.runtime.errors import (
+    ArgumentError,
+    SymbolicTensorError,
+    TracingError,
+    UndefinedVariableError,
+)
+
+
+def same(function: Callable[..., Any], *arguments: Any) -> None:
+    """Checks that the function gives the same eagerly and compiled, for each argument."""
+    compiled = tl.function(function)
+    for argument in arguments:
+        args = argument if isinstance(argument, tuple) else (argument,)
+        eager = function(*[tl.asarray(x) for x in args])
+        got = compiled(*[tl.asarray(x) for x in args])
+        expected, found = tl.asarray(eager).numpy(), tl.asarray(got).numpy()
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("program", programs.ON_TENSORS, ids=lambda f: f.__name__)
+def test_program_over_a_tensor(program: Callable[..., Any]) -> None:
+    compiled = tl.function(program)
+    for x in (1, 2, 3, 4, 5, 6, 7, 12, 27):
+        assert int(compiled(tl.asarray(x))) == program(x)
+    assert compiled.trace_count == 1
+
+
+def test_numbers_of_a_loop_promote_as_python_numbers() -> None:
+    def f(x: Any) -> Any:
+        k = 0
+        step = 1
+        while x.sum() > k:
+            k += step
+        return x * k + step / 2
+
+    same(f, *(np.array([1, 2], dtype) for dtype in ("float32", "float64", "int32")))
+
+
+def test_total_begins_as_a_number_and_becomes_an_array() -> None:
+    def f(x: Any) -> Any:
+        total = 0
+        for row in x:
+            total = total + row
+        return total
+
+    same(f, np.arange(6.0).reshape(3, 2), np.ones((100, 2), np.float32))
+
+
+def test_last_item_and_index_are_there_after_the_loop() -> None:
+    def f(x: Any) -> Any:
+        for i, row in enumerate(x):  # noqa: B007  # used after the loop
+            y = row * 2
+        return y + i
+
+    same(f, np.arange(80.0))
+
+
+def test_long_range_becomes_one_loop() -> None:
+    def f(x: Any, n: Any) -> Any:
+        for i in range(10_000):
+            x = x * 0.5 + i
+        return x
+
+    compiled = tl.function(f)
+    x = tl.asarray([1.0, 2.0])
+    np.testing.assert_allclose(compiled(x, 0).numpy(), f(x, 0).numpy())
+    assert len(compiled.concrete_functions[0].graph) < 40
+
+
+def test_long_range_over_python_values_stays_python() -> None:
+    def f(x: Any) -> Any:
+        table = {}
+        total = 0
+        for i in range(1000):
+            table[i] = i * i
+            total += i
+        return x * table[7] + total
+
+    same(f, 2.0)
+
+
+def test_long_range_with_a_python_index_is_unrolled() -> None:
+    weights = [float(k) for k in range(100)]
+
+    def f(x: Any) -> Any:
+        for i in range(100):
+            x = x + weights[i]
+        return x
+
+    same(f, 2.0)
+
+
+def test_range_of_a_tensor() -> None:
+    def f(n: Any) -> Any:
+        total = 0
+        for i in range(n):
+            total = total + i * i
+        for i in range(n, 0, -2):
+            total = total * 2 + i
+        return total
+
+    compiled = tl.function(f)
+    for n in (0, 1, 5, 6):
+        assert int(compiled(tl.asarray(n))) == f(n)
+    assert compiled.trace_count == 1
+
+
+def test_zip_enumerate_reversed_and_map_over_tensors() -> None:
+    def f(x: Any, y: Any) -> Any:
+        total = 0.0
+        for i, (a, b) in enumerate(zip(x, y, strict=False), 3):
+            total = total * 0.9 + i * a - b
+        for a in reversed(x):
+            total = total * 0.5 + a
+        for a in map(lambda t: t * t if t > 0 else -t, x):  # noqa: C417  # map is tested
+            total = total + a
+        return total
+
+    rng = np.random.default_rng(0)
+    compiled = tl.function(f)
+    for size in (3, 70):
+        x, y = rng.standard_normal((2, size))
+        np.testing.assert_allclose(
+            float(compiled(tl.asarray(x), tl.asarray(y))), float(f(x, y)), rtol=1e-12
+        )
+
+
+def test_builtins_over_tensors() -> None:
+    def f(x: Any) -> Any:
+        a = max(x[0], x[1], 2.0) + min(x[0], x[1])
+        b = abs(x[2]) + sum(x) + len(x)
+        c = float(int(x[0])) + (1.0 if bool(x[1]) else 0.0) + round(x[2])
+        d = 3.0 if any([x[0] > 100, x[1] > 1]) and all(x > -100) else 0.0
+        return a * 1000 + b * 100 + c * 10 + d
+
+    same(f, np.array([1.5, 2.5, -3.25]), np.array([4.5, -2.5, 3.75]))
+
+
+def test_and_or_not_stop_at_the_operand_that_decides() -> None:
+    def f(x: Any, i: Any) -> Any:
+        inside = i >= 0 and i < 4 and x[i] > 1
+        outside = not inside or x[0] > 5
+        return tl.astype(inside, "int64") * 2 + tl.astype(outside, "int64")
+
+    compiled = tl.function(f)
+    x = np.array([0.0, 2.0, 3.0, 0.5])
+    for i in (-1, 0, 1, 3, 4):
+        inside = 0 <= i < 4 and x[i] > 1
+        expected = 2 * inside + (not inside or x[0] > 5)
+        assert int(compiled(tl.asarray(x), tl.asarray(i))) == expected
+
+
+def test_only_the_branch_that_is_taken_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        if x > 0:
+            print("positive", x)
+            x = x + 1
+        else:
+            print("not positive", {"x": [x, 1]})
+        return x
+
+    f(tl.asarray(1))
+    f(tl.asarray(-1))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "positive tl.Tensor(1, shape=(), dtype=int64)",
+        "not positive {'x': [tl.Tensor(-1, shape=(), dtype=int64), 1]}",
+    ]
+
+
+def test_print_in_a_loop_keeps_its_order(capsys: pytest.CaptureFixture[str]) -> None:
+    @tl.function
+    def f(n: Any) -> Any:
+        for i in range(n):
+            print(i, n)
+        return n
+
+    f(tl.asarray(3))
+    shown = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["0", "1", "2"]
+
+
+def test_assert_is_checked_when_the_function_runs() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        assert x.sum() > 0, "must be positive"
+        return x * 2
+
+    assert float(f(tl.asarray([1.0, 2.0]))[0]) == 2.0
+    with pytest.raises(AssertionError, match="must be positive"):
+        f(tl.asarray([1.0, -2.0]))
+
+
+def test_raise_in_a_branch_raises_when_the_branch_runs() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        if x < 0:
+            raise ValueError("negative")
+        return tl.sqrt(x)
+
+    assert float(f(tl.asarray(4.0))) == 2.0
+    with pytest.raises(ValueError, match="negative"):
+        f(tl.asarray(-4.0))
+    assert float(f(tl.asarray(9.0))) == 3.0
+
+
+def test_raise_in_a_loop_raises_in_its_round() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        for i in range(x):
+            if i == 5:
+                raise LookupError("five")
+        return x
+
+    assert int(f(tl.asarray(5))) == 5
+    with pytest.raises(LookupError, match="five"):
+        f(tl.asarray(6))
+
+
+def test_variables_and_tensors_of_outside_change_in_branches_and_loops() -> None:
+    v = tl.Variable(1.0)
+    table = tl.asarray(np.zeros(4))
+
+    @tl.function
+    def f(x: Any) -> Any:
+        i = 0
+        while i < x:
+            table[i] = v + i
+            v.assign_add(2.0)
+            i += 1
+        if x > 2:
+            v.assign(v * 10)
+            table[0] = 100.0
+        return v + 0
+
+    assert float(f(tl.asarray(2))) == 5.0
+    np.testing.assert_array_equal(table.numpy(), [1.0, 4.0, 0.0, 0.0])
+    assert float(f(tl.asarray(3))) == 110.0
+    np.testing.assert_array_equal(table.numpy(), [100.0, 8.0, 11.0, 0.0])
+    assert float(v.read_value()) == 110.0
+
+
+def test_attributes_and_items_change_in_branches_and_loops() -> None:
+    class Box:
+        def __init__(self) -> None:
+            self.total: Any = 0.0
+            self.items = [0.0, 1.0]
+            self.table = {"k": 2.0}
+
+    @tl.function
+    def f(x: Any) -> Any:
+        box = Box()
+        for i in range(x):
+            box.total = box.total + i
+            box.items[1] = box.items[1] * 2
+        if x > 3:
+            box.table["k"] = box.total * 100
+        else:
+            box.items[0] = box.total
+        return box.total, box.items[0], box.items[1], box.table["k"]
+
+    assert [float(r) for r in f(tl.asarray(3))] == [3.0, 3.0, 8.0, 2.0]
+    assert [float(r) for r in f(tl.asarray(4))] == [6.0, 0.0, 16.0, 600.0]
+
+
+def test_in_place_update_in_a_loop_is_seen_under_both_names() -> None:
+    def f(x: Any) -> Any:
+        total = x * 0
+        other = total
+        for row in range(5):
+            total += row
+        return other + total
+
+    same(f, np.ones(3))
+
+
+def test_structures_go_round_a_loop() -> None:
+    def f(x: Any) -> Any:
+        state = {"a": (x, 1), "b": [x * 2]}
+        k = 0
+        while k < x.sum():
+            state = {"a": (state["a"][0] + 1, state["a"][1] + 1), "b": [state["b"][0] * 0.5]}
+            k += 1
+        return state["a"][0] + state["a"][1] + state["b"][0]
+
+    same(f, np.array([1.0, 2.5]))
+
+
+def test_functions_called_are_converted_too() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.scale = 3.0
+
+        def __call__(self, x: Any) -> Any:
+            return self.step(x) if x > 0 else x
+
+        def step(self, x: Any) -> Any:
+            return clipped(x * self.scale)
+
+    def clipped(x: Any) -> Any:
+        if x > 5:
+            return x * 0 + 5
+        return x
+
+    model = Model()
+
+    def f(x: Any) -> Any:
+        return model(x) + (lambda t: t if t > 1 else -t)(x)
+
+    same(f, 1.0, 7.0, -2.0)
+
+
+def test_gradient_through_a_branch_and_a_counted_loop() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        y = x
+        for i in range(100):
+            y = tl.sin(y) * x if i % 2 == 0 else y + x
+        if y > 0:
+            return y * y
+        return y
+
+    def plain(x: float) -> float:
+        y = x
+        for i in range(100):
+            y = np.sin(y) * x if i % 2 == 0 else y + x
+        return y * y if y > 0 else y
+
+    for start in (0.7, -0.4):
+        x = tl.asarray(start)
+        with tl.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+        slope = float(tape.gradient(y, x))
+        assert float(y) == pytest.approx(plain(start), rel=1e-12)
+        step = 1e-6
+        expected = (plain(start + step) - plain(start - step)) / (2 * step)
+        assert slope == pytest.approx(expected, rel=1e-5)
+
+
+# ---- errors
+
+
+def test_variable_of_one_branch_is_an_error_only_where_it_is_used() -> None:
+    def f(x: Any, use: bool) -> Any:
+        if x > 0:
+            y = x * 2
+        return y if use else x
+
+    compiled = tl.function(f)
+    assert float(compiled(tl.asarray(1.0), False)) == 1.0
+    with pytest.raises(UndefinedVariableError, match=r"'y' may be undefined.*'if' at line"):
+        compiled(tl.asarray(1.0), True)
+    with pytest.raises(UnboundLocalError):
+        compiled(tl.asarray(1.0), True)
+
+
+def test_variable_of_a_loop_that_may_run_no_round() -> None:
+    @tl.function
+    def f(n: Any) -> Any:
+        for i in range(n):
+            y = i * 2
+        return y
+
+    with pytest.raises(UndefinedVariableError, match=r"'y' may be undefined.*may run no round"):
+        f(tl.asarray(3))
+
+
+def test_branches_of_two_types_are_named() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        if x.sum() > 0:  # noqa: SIM108  # a branch is what is tested
+            y = x
+        else:
+            y = x[0]
+        return y
+
+    with pytest.raises(TracingError, match=r"'y'.*shape \(2,\) and a tensor of.*shape \(\)"):
+        f(tl.asarray([1.0, 2.0]))
+
+
+def test_result_on_one_path_and_none_on_another() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        if x > 0:
+            return x
+
+    with pytest.raises(TracingError, match="falls off its end"):
+        f(tl.asarray(1.0))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y: tl.astype(y, "float32"), r"'y' is a tensor of float64.*float32"),
+        (lambda y: tl.stack([y, y]), r"'y' is a tensor of.*shape \(\).*shape \(2,\)"),
+        (lambda y: None, r"'y' is a tensor.*None after it"),
+    ],
+)
+def test_type_that_drifts_in_a_loop_is_named(change: Callable[[Any], Any], message: str) -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        y = x * 2
+        while x > 0:
+            y = change(y)
+            x = x - 1
+        return x
+
+    with pytest.raises(TracingError, match=message):
+        f(tl.asarray(1.0))
+
+
+def test_list_that_grows_in_a_loop_over_a_tensor_is_refused_and_kept() -> None:
+    kept: list[Any] = []
+
+    @tl.function
+    def f(n: Any) -> Any:
+        for i in range(n):
+            kept.append(i)
+        return n
+
+    with pytest.raises(TracingError, match="length or the keys of 'kept'"):
+        f(tl.asarray(3))
+    assert kept == []
+
+
+def test_condition_of_many_elements_is_ambiguous() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        return x if x > 0 else -x
+
+    with pytest.raises(ArgumentError, match=r"shape \(2,\) is ambiguous"):
+        f(tl.asarray([1.0, 2.0]))
+
+
+def test_function_without_source_says_so_at_the_branch() -> None:
+    scope: dict[str, Any] = {}
+    exec(compile("def f(x):\n    return 1 if x else 2\n", "<nowhere>", "exec"), scope)
+    with pytest.raises(SymbolicTensorError):
+        tl.function(scope["f"])(tl.asarray(1.0))
+
+
+def test_unconverted_on_request() -> None:
+    @tl.function(autograph=False)
+    def f(x: Any) -> Any:
+        return x if x > 0 else -x
+
+    with pytest.raises(SymbolicTensorError):
+        f(tl.asarray(1.0))
+
+
+def test_error_of_the_user_shows_the_users_lines_only() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        return programs.boom(x)
+
+    with pytest.raises(ValueError, match="here") as caught:
+        f(1)
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    names = [frame.name for frame in frames if frame.filename in (programs.__file__, __file__)]
+    assert names[-2:] == ["f", "boom"]
+    assert "the line of the traceback" in str(frames[-1].line)
+
+
+def test_failed_trace_leaves_everything_usable() -> None:
+    box = [0.0]
+
+    @tl.function
+    def f(x: Any, fail: bool) -> Any:
+        while x > 0:
+            box[0] = box[0] + 1
+            x = x - 1
+            if fail:
+                x.no_such_attribute  # noqa: B018  # fails
+        return x
+
+    with pytest.raises(AttributeError, match="no_such_attribute"):
+        f(tl.asarray(2.0), True)
+    assert box == [0.0]
+    assert float(f(tl.asarray(2.5), False)) == -0.5
