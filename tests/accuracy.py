@@ -1,8 +1,9 @@
 """How far results may be from the exact ones, in units in the last place.
 
 An op states its accuracy in its record (`Op.ulp`). An elementwise op is measured against each exact
-result, an op that adds up many elements against the largest magnitude among its inputs and
-outputs: where terms cancel, nothing more is to be had.
+result, an op that is made of others against the larger of that and its inputs, an op that adds up
+many elements against the largest magnitude among its inputs and outputs: where terms cancel,
+nothing more is to be had.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from tests.gradients import outputs_of
 
-from tapeline.runtime.op import Attrs, Op, Pointwise
+from tapeline.runtime.op import Attrs, Op, Pointwise, Trait
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -45,7 +46,10 @@ def errors_in_ulp(op: Op, arrays: Sequence[Array], got: Array, exact: Array) -> 
     """How far each finite element is off, in units in the last place of its own dtype."""
     finite = np.isfinite(exact) & np.isfinite(got)
     scale = np.abs(exact)
-    if not isinstance(op.lowering, Pointwise):
+    if op.has(Trait.ELEMENTWISE) and not isinstance(op.lowering, Pointwise):
+        for x in arrays:
+            scale = np.maximum(scale, np.where(np.isfinite(x), np.abs(x), 0))
+    elif not isinstance(op.lowering, Pointwise):
         largest = [np.max(np.abs(x), initial=0) for x in (*arrays, exact[finite])]
         scale = np.broadcast_to(np.asarray(max(map(float, largest))), exact.shape)
     with np.errstate(all="ignore"):

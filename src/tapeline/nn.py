@@ -1,0 +1,22 @@
+"""Building blocks of neural networks, `tl.nn`: functions without state, on tensors."""
+
+from tapeline.runtime.ops.activations import gelu as gelu
+from tapeline.runtime.ops.activations import glu as glu
+from tapeline.runtime.ops.activations import log_sigmoid as log_sigmoid
+from tapeline.runtime.ops.activations import mish as mish
+from tapeline.runtime.ops.activations import silu as silu
+from tapeline.runtime.ops.activations import softplus as softplus
+from tapeline.runtime.ops.activations import softsign as softsign
+from tapeline.runtime.ops.hyperbolic import tanh as tanh
+from tapeline.runtime.ops.losses import one_hot as one_hot
+from tapeline.runtime.ops.rectifiers import celu as celu
+from tapeline.runtime.ops.rectifiers import elu as elu
+from tapeline.runtime.ops.rectifiers import hardsigmoid as hardsigmoid
+from tapeline.runtime.ops.rectifiers import hardswish as hardswish
+from tapeline.runtime.ops.rectifiers import hardtanh as hardtanh
+from tapeline.runtime.ops.rectifiers import leaky_relu as leaky_relu
+from tapeline.runtime.ops.rectifiers import prelu as prelu
+from tapeline.runtime.ops.rectifiers import relu as relu
+from tapeline.runtime.ops.rectifiers import relu6 as relu6
+from tapeline.runtime.ops.rectifiers import selu as selu
+from tapeline.runtime.ops.special import sigmoid as sigmoid
