@@ -282,6 +282,7 @@ TAKE_ALONG_AXIS_GRAD = define_op(
     saves=(1,),
     vjps=(_take_along_axis_grad_vjp, None),
     emit=LibraryCall("take_along_axis_grad"),
+    ulp=(4.0, 4.0),
     traits=Trait.NO_RECOMPUTE,
     kinds="iufc",
     samples=(
