@@ -16,6 +16,7 @@ from tapeline.compiler.codegen.gather import take_shape
 from tapeline.compiler.codegen.matmul import matmul_needs_copy, supports_matmul
 from tapeline.compiler.codegen.matrix import MatrixOperand
 from tapeline.compiler.codegen.nest import Nest, Operand, Step, StepKind
+from tapeline.compiler.codegen.pointloop import element_shape, loop_steps
 from tapeline.compiler.codegen.program import (
     Buffer,
     BufferKind,
@@ -29,6 +30,7 @@ from tapeline.compiler.codegen.program import (
 )
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.views import Layout, dense_layout, is_dense, view_layout
+from tapeline.compiler.ir.control_ops import loop_form
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PICK
 from tapeline.runtime.op import (
@@ -418,6 +420,8 @@ class Lowering:
             c.item() if c is not None and not c.ndim and c.dtype.kind != "c" else None
             for c in constants
         )
+        if self._lower_elements(node, parts):
+            return
         inputs, bodies = lower_bodies(self, node, inputs)
         op, attrs, location = graph.ops[node], graph.attrs[node], graph.locations[node]
         self.steps.append(
@@ -425,6 +429,25 @@ class Lowering:
                 op, attrs, inputs, known, outputs, bodies, op.name, (node, *parts), location
             )
         )
+
+    def _lower_elements(self, node: int, parts: Sequence[int]) -> bool:
+        """Lowers a loop whose elements are independent as a nest; False for other nodes."""
+        graph = self.graph
+        op = graph.ops[node]
+        if not isinstance(op.lowering, Loop):
+            return False
+        form = loop_form(op, graph.attrs[node])
+        shape = element_shape(form, [part >= 0 for part in parts])
+        if shape is None:
+            return False
+        nest = NestBuilder(shape, ())
+        axes = range(len(shape))
+        arguments = [self._argument(value, axes, nest, {}) for value in graph.inputs[node]]
+        outputs = [k for k in range(form.n_state) if parts[form.first + k] >= 0]
+        for position, step in zip(outputs, loop_steps(form, arguments, outputs), strict=True):
+            nest.store(nest.step(step), self.place(parts[form.first + position]), axes)
+        self._emit(nest, op.name, (node,))
+        return True
 
     def passed(self, node: int) -> Placed | None:
         """Where control flow finds or leaves a value; None where it is in a register."""

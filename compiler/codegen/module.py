@@ -14,12 +14,8 @@ from typing import Any
 
 from tapeline.compiler.codegen.along import emit_indexed
 from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
-from tapeline.compiler.codegen.control import (
-    PreparedControl,
-    Site,
-    emit_control,
-    prepare,
-)
+from tapeline.compiler.codegen.control import emit_control
+from tapeline.compiler.codegen.control_plan import PreparedControl, Site, prepare
 from tapeline.compiler.codegen.kernels import emit_nest
 from tapeline.compiler.codegen.lower import matrix_operand
 from tapeline.compiler.codegen.matmul import emit_matmul, matmul_symbols

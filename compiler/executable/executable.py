@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tapeline.compiler.codegen.control import (
+from tapeline.compiler.codegen.control_plan import (
     INDEX_ERROR,
     INDEX_SHIFT,
     LOOP_LIMIT,
