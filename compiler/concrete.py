@@ -20,7 +20,9 @@ from tapeline.runtime.spec import TensorSpec, canonical_dtype, spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 
 if TYPE_CHECKING:
+    from tapeline.compiler.inspect.cost import Cost
     from tapeline.compiler.inspect.kernels import KernelList
+    from tapeline.compiler.inspect.memory_plan import MemoryPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,47 @@ class ConcreteFunction:
 
         executable = self.differentiable.compiled.executable()
         return describe_kernels(executable.graph, executable.module)
+
+    def llvm_ir(self) -> str:
+        """The LLVM IR that is emitted when no tape records, with what each function computes.
+
+        Examples
+        --------
+        >>> import tapeline as tl
+        >>> f = tl.function(lambda x: tl.tanh(x) * 2)
+        >>> concrete = f.get_concrete_function(tl.TensorSpec([8], "float32"))
+        >>> print(concrete.llvm_ir().split("define void")[0].splitlines()[-2])
+        ;   computes tanh, multiply
+        """
+        from tapeline.compiler.inspect.code import annotated_ir  # loads codegen
+
+        executable = self.differentiable.compiled.executable()
+        module = executable.module
+        return annotated_ir(module.text, executable.graph, module, self.kernels())
+
+    def asm(self) -> str:
+        """The machine code that runs when no tape records, as assembly; comments before each
+        function say what it computes, and from which source lines."""
+        from tapeline.compiler.inspect.code import annotated_asm  # loads codegen
+
+        executable = self.differentiable.compiled.executable()
+        text = executable.code.asm()
+        return annotated_asm(text, executable.graph, executable.module, self.kernels())
+
+    def memory_plan(self) -> MemoryPlan:
+        """How the values in between share memory: prints as a table, `to_svg()` draws it."""
+        from tapeline.compiler.inspect.memory_plan import describe_memory  # loads codegen
+
+        executable = self.differentiable.compiled.executable()
+        return describe_memory(executable.graph, executable.module)
+
+    def cost(self) -> Cost:
+        """Element operations and bytes of a call, and the least time that these take on this
+        machine, whose speed is measured once."""
+        from tapeline.compiler.inspect.cost import Cost  # loads codegen
+        from tapeline.compiler.inspect.machine import measure_machine
+
+        return Cost(self.name, self.kernels(), measure_machine())
 
     def __repr__(self) -> str:
         given = ", ".join(f"{s.dtype.name}{list(s.shape)}" for s in self._inputs)

@@ -269,6 +269,8 @@ class _Walk:
 
     def prepare(self, node: Node, cts: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
         """The cotangents and saved values of a node in the form in which its rules shall run."""
+        if STATE.handler is not None:
+            STATE.handler.enter_gradient(node)
         if self.mode == _FOREIGN:
             return cts, node.saved
         if self.mode == _MIXED and self.is_private(node, cts):

@@ -44,6 +44,10 @@ class Handler(Protocol):
         """Give the variable a new value."""
         ...
 
+    def enter_gradient(self, node: Node, /) -> None:
+        """What follows are the rules of this node of a tape."""
+        ...
+
     def stage_gradient(
         self, name: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor], backward: Body, /
     ) -> list[Tensor]:

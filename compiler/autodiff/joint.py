@@ -44,6 +44,7 @@ def is_differentiable_kind(kind: str) -> bool:
 def build_joint(graph: Graph, wrt: tuple[int, ...]) -> Joint:
     """The joint graph for gradients with respect to the inputs at these positions."""
     joint = CapturingGraph(f"{graph.name}_joint")
+    joint.origins = {}
     with joint.tracing():
         inputs = [
             joint.placeholder_tensor(graph.spec(node), str(graph.attrs[node][0]))
@@ -70,6 +71,7 @@ def build_joint(graph: Graph, wrt: tuple[int, ...]) -> Joint:
             [inputs[position] for position in wrt],
             output_gradients=cotangents,
         )
+        joint.origins = joint.location = None
         found: list[int | None] = []
         nodes = [joint.value_id(tensor) for tensor in outputs]
         for gradient in gradients:

@@ -26,7 +26,7 @@ from tapeline.runtime.dispatch import STATE, push_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError
 from tapeline.runtime.op import Attrs, Op, get_op
 from tapeline.runtime.operators import WEAK_TYPES
-from tapeline.runtime.record import Node
+from tapeline.runtime.record import Node, PickNode
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, adoption, wrap
 
@@ -92,7 +92,7 @@ class CapturingGraph(Graph):
 
     __slots__ = (
         "_by_source", "_constant_cells", "_numbers", "captures", "is_block", "is_open",
-        "location", "outer", "reads", "resources",
+        "location", "origins", "outer", "reads", "resources",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
@@ -105,6 +105,8 @@ class CapturingGraph(Graph):
         self.outer: CapturingGraph | None = None
         self.location: Location | None = None
         """Where new nodes come from; None: find the user's line."""
+        self.origins: dict[Node, Location | None] | None = None
+        """Where the nodes of a tape come from that is walked here, so that gradients say so too."""
         self._by_source: dict[int, Capture] = {}
         self._constant_cells: dict[int, Tensor] = {}
         self._numbers: set[int] = set()
@@ -169,6 +171,19 @@ class CapturingGraph(Graph):
             elif id(tensor) not in self._numbers:
                 return None
         return _PYTHON_TYPES.get(spec.dtype) if is_weak else None
+
+    def note_origin(self, tensor: Tensor) -> None:
+        """Remembers that the tape node of an op's result comes from where new nodes come from."""
+        node = tensor._node
+        if type(node) is PickNode:
+            node = node.parents[0]
+        if self.origins is not None and node is not None:
+            self.origins[node] = self.location
+
+    def enter_gradient(self, node: Node) -> None:
+        """The nodes that gradient rules add come from where the op itself came from."""
+        if self.origins is not None:
+            self.location = self.origins.get(node)
 
     def value_of(self, tensor: Tensor) -> Symbol:
         """The symbol of a tensor's value, of outside or not. Tapes of the trace keep that, so that

@@ -43,6 +43,10 @@ def replay(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
             if target is not None:
                 target.location = graph.locations[node]
             values[node] = bind(op, tuple(values[i] for i in graph.inputs[node]), graph.attrs[node])
+            if target is not None:
+                made = values[node]
+                for tensor in made[:1] if isinstance(made, tuple) else (made,):
+                    target.note_origin(tensor)
         for i in graph.inputs[node]:
             if last[i] == node:
                 values[i] = None

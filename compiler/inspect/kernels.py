@@ -87,11 +87,11 @@ def _table(kernels: Sequence[KernelInfo]) -> Iterator[str]:
             f"  {number:>3}  {kernel.kind:<10}  {kernel.strategy:<11.11}  {over:<15.15}  "
             f"{bytes_text(kernel.nbytes):>9}  {kernel.location}"
         )
-        for line in _wrapped(kernel.ops):
+        for line in wrapped_names(kernel.ops):
             yield f"       {line}"
 
 
-def _wrapped(ops: Sequence[str]) -> Iterator[str]:
+def wrapped_names(ops: Sequence[str]) -> Iterator[str]:
     """The names of ops, runs of one name counted, on lines that keep within the width."""
     line = ""
     for name, count in Counter(ops).items():

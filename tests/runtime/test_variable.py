@@ -198,6 +198,9 @@ class Recorder:
     def value_of(self, tensor: Tensor) -> Any:
         return tensor._value
 
+    def enter_gradient(self, node: Any) -> None:
+        pass
+
     def read_variable(self, variable: Any) -> Any:
         return self.values.get(id(variable), variable._value)
 

@@ -98,7 +98,7 @@ def _convert(function: FunctionType) -> Conversion:
         return refuse(str(error))
     made = compile_function(tree, source, (*code.co_freevars, RUNTIME), code)
     made = _name_blocks(made, code)
-    made = made.replace(co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
+    made = made.replace(co_qualname=code.co_qualname)  # line numbers count from the first line
     return Conversion(code, made, tree, "", names)
 
 

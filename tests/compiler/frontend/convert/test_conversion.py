@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.compiler.frontend.convert import programs
 
+import tapeline as tl
 from tapeline.compiler.frontend.convert.calls import callee
 from tapeline.compiler.frontend.convert.conversion import conversion_of
 from tapeline.compiler.frontend.convert.entry import users_traceback
@@ -211,3 +212,20 @@ def test_exactly_the_lines_that_run_are_traced() -> None:
         new = converted(program)
         first = program.__code__.co_firstlineno
         assert lines_of(new) - {first} == lines_of(program)
+
+
+def test_nodes_name_the_lines_of_a_decorated_function() -> None:
+    @tl.function
+    def doubled(x: tl.Tensor) -> tl.Tensor:
+        y = x * 2
+        return tl.tanh(y)
+
+    graph = doubled.get_concrete_function(tl.TensorSpec([2], "float64")).graph
+    first = doubled.python_function.__code__.co_firstlineno
+    lines = {
+        op.name: location.line
+        for op, location in zip(graph.ops, graph.locations, strict=True)
+        if location is not None
+    }
+    assert lines["multiply"] == first + 2
+    assert lines["tanh"] == first + 3
