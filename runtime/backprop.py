@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
-from tapeline.runtime.dispatch import BUSY, STATE
+from tapeline.runtime.dispatch import BUSY, GUARDED, GUARDING, STATE
 from tapeline.runtime.errors import ArgumentError, GradientError, ShapeError
 from tapeline.runtime.op import OUT, Op
 from tapeline.runtime.record import JointNode, Node, PickNode, TapeSet, new_pick, source_nodes
@@ -246,6 +246,7 @@ class _Walk:
             for index, (shape, dtype) in enumerate(node.specs):
                 if cts[index] is None:
                     cts[index] = self.zeros(shape, dtype)
+        STATE.masked = True  # nobody knows what is in it
         saved = node.saved
         if self.mode:
             cts, saved = self.prepare(node, cts)
@@ -388,7 +389,18 @@ def walk_from(
 ) -> list[Any]:
     """The cotangent, or None, of each of the nodes, for these cotangents of the targets."""
     wanted: dict[Node | None, Any] = dict.fromkeys(nodes)
+    before = STATE.masked
+    STATE.masked = False
     _Walk().run(space, own, wanted, seeds)
+    if STATE.masked and GUARDED[0] and space is TENSOR_SPACE and _any_nan(wanted):
+        wanted = dict.fromkeys(nodes)
+        GUARDING[0] += 1
+        try:
+            with np.errstate(all="ignore"):
+                _Walk().run(space, own, wanted, seeds)
+        finally:
+            GUARDING[0] -= 1
+    STATE.masked = STATE.masked or before
     found: list[Any] = []
     for node in nodes:
         part = wanted[node]
@@ -396,6 +408,23 @@ def walk_from(
             part = wrap(part) if type(part) is _ndarray and not BUSY[0] else as_cotangent(part)
         found.append(part)
     return found
+
+
+def _any_nan(found: dict[Node | None, Any]) -> bool:
+    """Whether a NaN is among these cotangents; symbols have no value to ask for."""
+    for part in found.values():
+        array = part._value if type(part) is Tensor else part
+        if type(array) is not _ndarray:
+            continue
+        if array.flags.c_contiguous:
+            flat = array.reshape(-1)
+            total = flat.dot(flat)  # cheaper than to ask each element
+            if total == total:
+                continue
+        distinct = array[tuple([slice(None) if s else slice(1) for s in array.strides])]
+        if np.isnan(distinct).any():
+            return True
+    return False
 
 
 def _seeds(

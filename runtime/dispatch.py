@@ -83,12 +83,15 @@ class State(threading.local):
     """The open tapes in order of entry, whether they record now or not."""
     stopped: int
     """Depth of `stop_recording` blocks."""
+    masked: bool
+    """Whether a gradient rule of the present walk made exact zeros or infinities."""
 
     def __init__(self) -> None:
         self.handler = None
         self.active = None
         self.open = ()
         self.stopped = 0
+        self.masked = False
 
 
 STATE = State()
@@ -97,6 +100,10 @@ BUSY: list[int] = [0]
 RECORDING: dict[int, None] = {}
 """The ids of all tapes that record, in the whole process. While it is empty, nodes of tensors mean
 nothing and reading a Variable tells no tape. Entering and leaving need no lock."""
+GUARDED: list[bool] = [True]
+"""Whether exact zeros win over infinities and NaN in gradients."""
+GUARDING: list[int] = [0]
+"""How many walks in the whole process are repeated under that rule, for they ended in NaN."""
 _COUNT_LOCK = threading.Lock()
 
 

@@ -332,7 +332,7 @@ class GradientTape(Tape):
 
     def batch_jacobian(
         self, target: Any, source: Any, unconnected_gradients: Unconnected = "none"
-    ) -> Tensor | None:
+    ) -> Any:
         """All derivatives of each row of the target with respect to the same row of the source.
 
         Rows must not depend on other rows; nobody checks that.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy.typing as npt
+
 from tapeline.runtime.errors import LeakedTensorError
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
@@ -35,6 +37,11 @@ class Symbol:
     def is_traced(self) -> bool:
         """Whether the trace that it belongs to still runs."""
         return self.graph.is_open
+
+    @property
+    def constant(self) -> npt.NDArray[Any] | None:
+        """The value, where the trace knows it."""
+        return self.graph.constant_value(self.id)
 
     def __repr__(self) -> str:
         return f"<symbol %{self.id} of {self.graph.name}>"

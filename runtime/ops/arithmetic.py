@@ -8,12 +8,13 @@ import numpy as np
 
 from tapeline.runtime.op import OUT, Attrs, ScalarEmitter, ShapeOf, Trait, V
 from tapeline.runtime.operators import attach_method, is_operand, make_binary
+from tapeline.runtime.ops import guarded as _guarded  # noqa: F401  # for gradient rules
 from tapeline.runtime.ops.pointwise import (
     along,
     attach_operators,
     call,
-    conjugate,
     define_pointwise,
+    over,
     unbroadcast,
 )
 from tapeline.runtime.ops.promotion import bool_as_int8, promote_to_divide
@@ -207,11 +208,11 @@ attach_operators("mul", "*", MULTIPLY)
 
 
 def _divide_vjp_x(ct: Any, attrs: Attrs, x_shape: Shape, y: Any, out: Any) -> Any:
-    return unbroadcast(ct / conjugate(y), x_shape)
+    return unbroadcast(over(ct, y), x_shape)
 
 
 def _divide_vjp_y(ct: Any, attrs: Attrs, x_shape: Shape, y: Any, out: Any) -> Any:
-    return unbroadcast(-along(ct / conjugate(y), out), y.shape)
+    return unbroadcast(-along(over(ct, y), out), y.shape)
 
 
 def _divide_emit(b: ScalarEmitter[V], x: V, y: V) -> V:

@@ -12,9 +12,9 @@ from tapeline.runtime.operators import make_binary, make_unary
 from tapeline.runtime.ops.pointwise import (
     along,
     call,
-    conjugate,
     define_pointwise,
     emit_call,
+    over,
     unbroadcast,
 )
 from tapeline.runtime.ops.promotion import promote_to_float
@@ -175,7 +175,7 @@ register_ufunc(np.expm1, expm1)
 
 
 def _log_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct / conjugate(x)
+    return over(ct, x)
 
 
 LOG = define_pointwise(
@@ -220,7 +220,7 @@ register_ufunc(np.log, log)
 
 
 def _log1p_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct / conjugate(x + 1)
+    return over(ct, x + 1)
 
 
 LOG1P = define_pointwise(
@@ -265,7 +265,7 @@ register_ufunc(np.log1p, log1p)
 
 
 def _log2_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct * (1.0 / _LN2) / conjugate(x)
+    return over(ct * (1.0 / _LN2), x)
 
 
 LOG2 = define_pointwise(
@@ -310,7 +310,7 @@ register_ufunc(np.log2, log2)
 
 
 def _log10_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct * (1.0 / _LN10) / conjugate(x)
+    return over(ct * (1.0 / _LN10), x)
 
 
 LOG10 = define_pointwise(
@@ -357,11 +357,11 @@ register_ufunc(np.log10, log10)
 
 
 def _logaddexp_vjp_x(ct: Any, attrs: Attrs, x: Any, y: Any) -> Any:
-    return unbroadcast(ct * call(SIGMOID, x - y), x.shape)
+    return unbroadcast(along(ct, call(SIGMOID, x - y)), x.shape)
 
 
 def _logaddexp_vjp_y(ct: Any, attrs: Attrs, x: Any, y: Any) -> Any:
-    return unbroadcast(ct * call(SIGMOID, y - x), y.shape)
+    return unbroadcast(along(ct, call(SIGMOID, y - x)), y.shape)
 
 
 def _logaddexp_emit(b: ScalarEmitter[V], x: V, y: V) -> V:

@@ -11,7 +11,7 @@ from tapeline.runtime.errors import ArgumentTypeError, ShapeError
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Reduction, Sample, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import Array, Axis
-from tapeline.runtime.ops.pointwise import apply, call, check_dtype
+from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype, masked
 from tapeline.runtime.ops.reduction import (
     SAMPLES,
     SUM,
@@ -77,7 +77,7 @@ def _extremum_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
     shape = x.shape
     kept = keep(out, shape, *attrs)  # type: ignore[arg-type]  # attributes are typed loosely
     shares = call(TIE_SHARES, x, kept, attrs=attrs[:1])
-    return keep(ct, shape, *attrs) * shares  # type: ignore[arg-type]  # as above
+    return masked(along(keep(ct, shape, *attrs), shares))  # type: ignore[arg-type]  # as above
 
 
 def _define_extremum(

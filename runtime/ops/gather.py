@@ -15,7 +15,7 @@ from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Sample, ShapeOf, 
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.extrema import max_reduce, min_reduce
-from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.ops.pointwise import apply, call, masked
 from tapeline.runtime.ops.shaping import broadcast_to, ravel
 from tapeline.runtime.spec import (
     DType,
@@ -84,7 +84,7 @@ def _take_infer(x: TensorSpec, indices: TensorSpec, axis: int) -> TensorSpec:
 
 def _take_vjp(ct: Any, attrs: Attrs, indices: Any, shape: Shape) -> Any:
     axis: int = attrs[0]  # type: ignore[assignment]  # attributes are typed loosely
-    return call(TAKE_GRAD, ct, indices, attrs=(axis, shape[axis]))
+    return masked(call(TAKE_GRAD, ct, indices, attrs=(axis, shape[axis])))
 
 
 TAKE = define_op(
@@ -231,7 +231,7 @@ def _take_along_axis_infer(x: TensorSpec, indices: TensorSpec, axis: int) -> Ten
 
 def _take_along_axis_vjp(ct: Any, attrs: Attrs, indices: Any, shape: Shape) -> Any:
     axis: int = attrs[0]  # type: ignore[assignment]  # attributes are typed loosely
-    return call(TAKE_ALONG_AXIS_GRAD, ct, indices, attrs=(axis, shape[axis]))
+    return masked(call(TAKE_ALONG_AXIS_GRAD, ct, indices, attrs=(axis, shape[axis])))
 
 
 TAKE_ALONG_AXIS = define_op(

@@ -8,7 +8,7 @@ import numpy as np
 
 from tapeline.runtime.op import OUT, Attrs
 from tapeline.runtime.operators import make_unary
-from tapeline.runtime.ops.pointwise import along, call, conjugate, define_pointwise, emit_call
+from tapeline.runtime.ops.pointwise import along, call, define_pointwise, emit_call, over
 from tapeline.runtime.ops.powers import SQRT
 from tapeline.runtime.tensor import Tensor, TensorLike, register_ufunc
 
@@ -164,7 +164,7 @@ register_ufunc(np.tanh, tanh)
 
 
 def _asinh_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct / conjugate(call(SQRT, x * x + 1))
+    return over(ct, call(SQRT, x * x + 1))
 
 
 ASINH = define_pointwise(
@@ -209,7 +209,7 @@ register_ufunc(np.arcsinh, asinh)
 
 
 def _acosh_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct / conjugate(call(SQRT, x - 1) * call(SQRT, x + 1))
+    return over(ct, call(SQRT, x - 1) * call(SQRT, x + 1))
 
 
 ACOSH = define_pointwise(
@@ -255,7 +255,7 @@ register_ufunc(np.arccosh, acosh)
 
 
 def _atanh_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct / conjugate((1 - x) * (1 + x))
+    return over(ct, (1 - x) * (1 + x))
 
 
 ATANH = define_pointwise(

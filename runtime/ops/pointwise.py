@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tapeline.runtime.cells import make_inplace
-from tapeline.runtime.dispatch import bind
+from tapeline.runtime.dispatch import BUSY, GUARDED, GUARDING, STATE, bind
 from tapeline.runtime.errors import DTypeError
 from tapeline.runtime.op import (
     Attrs,
@@ -161,10 +161,46 @@ def conjugate(x: Any) -> Any:
 
 
 def along(ct: Any, derivative: Any) -> Any:
-    """The cotangent passed on through a derivative: their product, conjugated where complex."""
+    """The cotangent passed on through a derivative: their product, conjugated where complex. Where
+    gradients are guarded a zero wins."""
     if derivative.dtype.kind == "c":
         derivative = call(get_op("conj"), derivative)
+    if (GUARDING[0] or BUSY[0]) and _is_guarded(ct, derivative):
+        return call(get_op("guarded_multiply"), ct, derivative)
     return ct * derivative
+
+
+def over(ct: Any, divisor: Any) -> Any:
+    """The cotangent passed on through the derivative `1 / divisor`, as `along`."""
+    STATE.masked = True
+    if divisor.dtype.kind == "c":
+        divisor = call(get_op("conj"), divisor)
+    if (GUARDING[0] or BUSY[0]) and _is_guarded(ct, divisor):
+        return call(get_op("guarded_divide"), ct, divisor)
+    return ct / divisor
+
+
+def masked(result: Any) -> Any:
+    """What a rule found, where it makes exact zeros or may make infinities of finite numbers: only
+    behind such a rule a zero can meet an infinity."""
+    STATE.masked = True
+    return result
+
+
+def _is_guarded(ct: Any, other: Any) -> bool:
+    """Whether their product or quotient shall be a guarded one: in a trace, for what it is like
+    cannot be known there, and in a walk that is repeated."""
+    if ct.dtype is not other.dtype or not GUARDED[0]:
+        return False
+    if GUARDING[0]:
+        return True
+    if STATE.handler is None:
+        return False
+    for x in (ct, other):
+        known = getattr(x._value, "constant", None) if type(x) is Tensor else None
+        if known is not None and known.all() and np.isfinite(known).all():
+            return False
+    return True
 
 
 def unbroadcast(ct: Any, shape: Shape) -> Any:
@@ -181,7 +217,8 @@ def unbroadcast(ct: Any, shape: Shape) -> Any:
 
 
 def zero_like(x: Any) -> Any:
-    """A 0-d array 0 of the dtype, to use as an operand in a rule."""
+    """A 0-d array 0 of the dtype, to use as an operand in a rule that masks a cotangent."""
+    STATE.masked = True
     return _ZEROS[x.dtype]
 
 

@@ -22,9 +22,10 @@ from tapeline.runtime.ops.pointwise import (
     along,
     apply,
     call,
-    conjugate,
     define_pointwise,
     emit_call,
+    masked,
+    over,
     unbroadcast,
 )
 from tapeline.runtime.ops.promotion import (
@@ -91,7 +92,7 @@ register_ufunc(np.square, square)
 
 
 def _reciprocal_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
-    return -along(ct, out * out)
+    return masked(-along(ct, out * out))
 
 
 def _reciprocal_emit(b: ScalarEmitter[V], x: V) -> V:
@@ -141,7 +142,7 @@ register_ufunc(np.reciprocal, reciprocal)
 
 
 def _sqrt_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
-    return ct * 0.5 / conjugate(out)
+    return over(ct * 0.5, out)
 
 
 def _sqrt_emit(b: ScalarEmitter[V], x: V) -> V:
@@ -193,7 +194,7 @@ def _rsqrt_kernel(x: Any) -> Any:
 
 
 def _rsqrt_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
-    return along(ct * -0.5, out * out * out)
+    return masked(along(ct * -0.5, out * out * out))
 
 
 def _rsqrt_emit(b: ScalarEmitter[V], x: V) -> V:
@@ -243,12 +244,12 @@ def rsqrt(x: TensorLike, /) -> Tensor:
 
 def _power_vjp_x(ct: Any, attrs: Attrs, x: Any, y: Any, out: Any) -> Any:
     lowered = call(POWER, x, (y - 1) + (y == 0))  # where y is 0 the slope is 0, at x = 0 too
-    return unbroadcast(along(ct, y * lowered), x.shape)
+    return masked(unbroadcast(along(ct, y * lowered), x.shape))
 
 
 def _power_vjp_y(ct: Any, attrs: Attrs, x: Any, y: Any, out: Any) -> Any:
     grown = out * call(get_op("log"), x + (x == 0))  # 0, not 0 * log(0), where x is 0
-    return unbroadcast(along(ct, grown), y.shape)
+    return masked(unbroadcast(along(ct, grown), y.shape))
 
 
 POWER = define_pointwise(
@@ -352,12 +353,17 @@ attach_method("__ipow__", make_inplace("**=", _power_method))
 # -- hypot -----------------------------------------------------------------------------------------
 
 
+def _share_of(x: Any, out: Any) -> Any:
+    """x / out, and 0 where both are 0."""
+    return x / (out + (out == 0))
+
+
 def _hypot_vjp_x(ct: Any, attrs: Attrs, x: Any, y: Any, out: Any) -> Any:
-    return unbroadcast(ct * (x / out), x.shape)
+    return unbroadcast(along(ct, _share_of(x, out)), x.shape)
 
 
 def _hypot_vjp_y(ct: Any, attrs: Attrs, x: Any, y: Any, out: Any) -> Any:
-    return unbroadcast(ct * (y / out), y.shape)
+    return unbroadcast(along(ct, _share_of(y, out)), y.shape)
 
 
 def _hypot_emit(b: ScalarEmitter[V], x: V, y: V) -> V:

@@ -27,7 +27,7 @@ from tapeline.runtime.op import (
 )
 from tapeline.runtime.ops.axes import ANY_KIND, Array, as_index
 from tapeline.runtime.ops.permuting import FLIP
-from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.ops.pointwise import apply, call, masked
 from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE
 from tapeline.runtime.spec import Shape, TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
@@ -109,7 +109,7 @@ def _getitem_infer(x: TensorSpec, index: BasicIndex) -> TensorSpec:
 
 
 def _getitem_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
-    return call(GETITEM_GRAD, ct, attrs=(attrs[0], shape))
+    return masked(call(GETITEM_GRAD, ct, attrs=(attrs[0], shape)))
 
 
 GETITEM = define_op(
@@ -233,7 +233,7 @@ def _diagonal_infer(x: TensorSpec, offset: int, axis1: int, axis2: int) -> Tenso
 
 
 def _diagonal_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
-    return call(DIAGONAL_GRAD, ct, attrs=(*attrs, shape))
+    return masked(call(DIAGONAL_GRAD, ct, attrs=(*attrs, shape)))
 
 
 def _diagonal_grad_kernel(ct: Array, offset: int, axis1: int, axis2: int, shape: Shape) -> Array:

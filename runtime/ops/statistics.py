@@ -13,7 +13,7 @@ import numpy as np
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, ShapeOf, define_op, get_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
-from tapeline.runtime.ops.pointwise import apply, call, check_dtype
+from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype, over
 from tapeline.runtime.ops.reduction import SUM, add_reduce, keep, reduced_shape
 from tapeline.runtime.ops.shaping import spread
 from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
@@ -158,14 +158,15 @@ def _var_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
     axes: tuple[int, ...]
     keepdims: bool
     axes, keepdims = attrs[:2]  # type: ignore[assignment]  # attributes are typed loosely
-    return keep(ct, x.shape, axes, keepdims) * _scaled_deviation(x, attrs, 2.0)
+    return along(keep(ct, x.shape, axes, keepdims), _scaled_deviation(x, attrs, 2.0))
 
 
 def _std_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
     axes: tuple[int, ...]
     keepdims: bool
     axes, keepdims = attrs[:2]  # type: ignore[assignment]  # attributes are typed loosely
-    return keep(ct / out, x.shape, axes, keepdims) * _scaled_deviation(x, attrs, 1.0)
+    slope = keep(over(ct, out), x.shape, axes, keepdims)
+    return along(slope, _scaled_deviation(x, attrs, 1.0))
 
 
 def _var_expand(x: Tensor, axes: tuple[int, ...], keepdims: bool, correction: float) -> Tensor:

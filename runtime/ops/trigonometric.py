@@ -11,9 +11,9 @@ from tapeline.runtime.operators import make_binary, make_unary
 from tapeline.runtime.ops.pointwise import (
     along,
     call,
-    conjugate,
     define_pointwise,
     emit_call,
+    over,
     unbroadcast,
 )
 from tapeline.runtime.ops.powers import SQRT
@@ -161,11 +161,11 @@ register_ufunc(np.tan, tan)
 
 
 def _asin_slope(x: Any) -> Any:
-    return conjugate(call(SQRT, (1 - x) * (1 + x)))
+    return call(SQRT, (1 - x) * (1 + x))
 
 
 def _asin_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct / _asin_slope(x)
+    return over(ct, _asin_slope(x))
 
 
 ASIN = define_pointwise(
@@ -211,7 +211,7 @@ register_ufunc(np.arcsin, asin)
 
 
 def _acos_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return -ct / _asin_slope(x)
+    return over(-ct, _asin_slope(x))
 
 
 ACOS = define_pointwise(
@@ -257,7 +257,7 @@ register_ufunc(np.arccos, acos)
 
 
 def _atan_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct / conjugate(x * x + 1)
+    return over(ct, x * x + 1)
 
 
 ATAN = define_pointwise(
@@ -301,12 +301,17 @@ def atan(x: TensorLike, /) -> Tensor:
 register_ufunc(np.arctan, atan)
 
 
+def _share_of(x: Any, square: Any) -> Any:
+    """x / square, and 0 at the origin."""
+    return x / (square + (square == 0))
+
+
 def _atan2_vjp_y(ct: Any, attrs: Attrs, y: Any, x: Any) -> Any:
-    return unbroadcast(ct * (x / (y * y + x * x)), y.shape)
+    return unbroadcast(along(ct, _share_of(x, y * y + x * x)), y.shape)
 
 
 def _atan2_vjp_x(ct: Any, attrs: Attrs, y: Any, x: Any) -> Any:
-    return unbroadcast(-ct * (y / (y * y + x * x)), x.shape)
+    return unbroadcast(along(-ct, _share_of(y, y * y + x * x)), x.shape)
 
 
 ATAN2 = define_pointwise(
