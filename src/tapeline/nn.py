@@ -7,8 +7,27 @@ from tapeline.runtime.ops.activations import mish as mish
 from tapeline.runtime.ops.activations import silu as silu
 from tapeline.runtime.ops.activations import softplus as softplus
 from tapeline.runtime.ops.activations import softsign as softsign
+from tapeline.runtime.ops.attention import embedding as embedding
+from tapeline.runtime.ops.attention import linear as linear
+from tapeline.runtime.ops.attention import log_softmax as log_softmax
+from tapeline.runtime.ops.attention import (
+    scaled_dot_product_attention as scaled_dot_product_attention,
+)
+from tapeline.runtime.ops.attention import softmax as softmax
 from tapeline.runtime.ops.hyperbolic import tanh as tanh
 from tapeline.runtime.ops.losses import one_hot as one_hot
+from tapeline.runtime.ops.normalization import batch_norm as batch_norm
+from tapeline.runtime.ops.normalization import group_norm as group_norm
+from tapeline.runtime.ops.normalization import layer_norm as layer_norm
+from tapeline.runtime.ops.normalization import rms_norm as rms_norm
+from tapeline.runtime.ops.objectives import (
+    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
+)
+from tapeline.runtime.ops.objectives import cross_entropy as cross_entropy
+from tapeline.runtime.ops.objectives import huber as huber
+from tapeline.runtime.ops.objectives import kl_divergence as kl_divergence
+from tapeline.runtime.ops.objectives import mae as mae
+from tapeline.runtime.ops.objectives import mse as mse
 from tapeline.runtime.ops.rectifiers import celu as celu
 from tapeline.runtime.ops.rectifiers import elu as elu
 from tapeline.runtime.ops.rectifiers import hardsigmoid as hardsigmoid
@@ -19,4 +38,5 @@ from tapeline.runtime.ops.rectifiers import prelu as prelu
 from tapeline.runtime.ops.rectifiers import relu as relu
 from tapeline.runtime.ops.rectifiers import relu6 as relu6
 from tapeline.runtime.ops.rectifiers import selu as selu
+from tapeline.runtime.ops.softmax import logsumexp as logsumexp
 from tapeline.runtime.ops.special import sigmoid as sigmoid
