@@ -33,7 +33,7 @@ from tapeline.compiler.frontend.replay import trace_into
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import make_call_op
 from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, default_passes, run_pipeline
-from tapeline.runtime.dispatch import STATE, bind, finish
+from tapeline.runtime.dispatch import GUARDING, STATE, bind, finish, is_guarded
 from tapeline.runtime.op import OUT, Attrs, Op, Vjp
 from tapeline.runtime.record import TapeSet, join, meet
 from tapeline.runtime.tensor import Tensor, wrap
@@ -143,7 +143,7 @@ class DifferentiableGraph:
         self.n_outputs = len(graph.outputs)
         self.op = self._call_op()
         self._lock = threading.RLock()
-        self._vjps: dict[Mask, tuple[Joint, DifferentiableGraph]] = {}
+        self._vjps: dict[tuple[Mask, bool], tuple[Joint, DifferentiableGraph]] = {}
         self._pairs: dict[Mask, tuple[Op, Pair, Compiled, Compiled]] = {}
         self._simplified: Graph | None = None
 
@@ -193,16 +193,17 @@ class DifferentiableGraph:
 
     # ---- gradients from the inputs: for traces, and where the backward may itself be recorded
 
-    def vjp_graph(self, wrt: Mask) -> tuple[Joint, DifferentiableGraph]:
+    def vjp_graph(self, wrt: Mask, guarded: bool = False) -> tuple[Joint, DifferentiableGraph]:
         """The graph from inputs and cotangents to the gradients of these inputs."""
         with self._lock:
-            found = self._vjps.get(wrt)
+            found = self._vjps.get((wrt, guarded))
             if found is None:
-                joint = build_joint(self.simplified, wrt)
+                joint = build_joint(self.simplified, wrt, guarded)
                 graph = joint.graph
                 graph.outputs = graph.outputs[joint.n_outputs :]
                 graph.name = f"{self.graph.name}_vjp"
-                found = self._vjps[wrt] = joint, DifferentiableGraph(optimize(graph))
+                found = joint, DifferentiableGraph(optimize(graph))
+                self._vjps[wrt, guarded] = found
             return found
 
     def _vjp(
@@ -213,7 +214,7 @@ class DifferentiableGraph:
             for position, wanted in enumerate(needed)
             if wanted and is_differentiable_kind(saved[position].dtype.kind)
         )
-        joint, backward = self.vjp_graph(wrt)
+        joint, backward = self.vjp_graph(wrt, is_guarded())
         given = [*saved, *(cts[k] for k in joint.differentiable)]
         gradients: Sequence[Any]
         if any(type(value) is Tensor for value in given):
@@ -259,7 +260,7 @@ class DifferentiableGraph:
                 for k in pair.differentiable
             ]
             values = [*saved, *given]
-            if any(type(value) is Tensor for value in values):
+            if GUARDING[0] or any(type(value) is Tensor for value in values):
                 full = list(cts[: len(specs)])
                 for k, ct in zip(pair.differentiable, given, strict=True):
                     full[k] = ct
@@ -291,12 +292,14 @@ def _single_rule(
     needed = tuple(k == position for k in range(position + 1))
     source = f"""
 def rule({", ".join(["ct", "attrs", *saved])}):
-    if {" and ".join(f"type({name}) is ndarray" for name in arrays)}:
+    state.masked = True
+    if not guarding[0] and {" and ".join(f"type({name}) is ndarray" for name in arrays)}:
         return backward({", ".join([*arrays[1:], "ct"])})
     return joint((ct,), {", ".join(["attrs", "needed", *saved])})[{position}]
 """
     scope: dict[str, Any] = {
         "ndarray": np.ndarray, "backward": backward, "joint": joint, "needed": needed,
+        "guarding": GUARDING, "state": STATE,
     }  # fmt: skip
     exec(source, scope)
     return scope["rule"]  # type: ignore[no-any-return]  # defined by the text

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
-from tapeline.runtime.dispatch import BUSY, GUARDED, GUARDING, STATE
+from tapeline.runtime.dispatch import BUSY, GUARDED, STATE, guarding
 from tapeline.runtime.errors import ArgumentError, GradientError, ShapeError
 from tapeline.runtime.op import OUT, Op
 from tapeline.runtime.record import JointNode, Node, PickNode, TapeSet, new_pick, source_nodes
@@ -246,11 +246,11 @@ class _Walk:
             for index, (shape, dtype) in enumerate(node.specs):
                 if cts[index] is None:
                     cts[index] = self.zeros(shape, dtype)
-        STATE.masked = True  # nobody knows what is in it
         saved = node.saved
         if self.mode:
             cts, saved = self.prepare(node, cts)
         parts = tuple(op.joint_vjp(tuple(cts), node.attrs, needed, *saved))
+        STATE.masked = True  # nobody knows what such a rule does
         if len(parts) != len(node.parents):
             raise GradientError(
                 f"{op.name}: its gradient rule returned {len(parts)} cotangents for "
@@ -394,12 +394,8 @@ def walk_from(
     _Walk().run(space, own, wanted, seeds)
     if STATE.masked and GUARDED[0] and space is TENSOR_SPACE and _any_nan(wanted):
         wanted = dict.fromkeys(nodes)
-        GUARDING[0] += 1
-        try:
-            with np.errstate(all="ignore"):
-                _Walk().run(space, own, wanted, seeds)
-        finally:
-            GUARDING[0] -= 1
+        with guarding(), np.errstate(all="ignore"):
+            _Walk().run(space, own, wanted, seeds)
     STATE.masked = STATE.masked or before
     found: list[Any] = []
     for node in nodes:

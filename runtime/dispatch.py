@@ -103,7 +103,7 @@ nothing and reading a Variable tells no tape. Entering and leaving need no lock.
 GUARDED: list[bool] = [True]
 """Whether exact zeros win over infinities and NaN in gradients."""
 GUARDING: list[int] = [0]
-"""How many walks in the whole process are repeated under that rule, for they ended in NaN."""
+"""How many walks in the whole process go under that rule from their start."""
 _COUNT_LOCK = threading.Lock()
 
 
@@ -111,6 +111,23 @@ def change_busy(change: int) -> None:
     """Tell how many more, or fewer, reasons there are for fast paths to step aside."""
     with _COUNT_LOCK:
         BUSY[0] += change
+
+
+@contextmanager
+def guarding() -> Iterator[None]:
+    """A block whose gradients are guarded throughout."""
+    with _COUNT_LOCK:
+        GUARDING[0] += 1
+    try:
+        yield
+    finally:
+        with _COUNT_LOCK:
+            GUARDING[0] -= 1
+
+
+def is_guarded() -> bool:
+    """Whether a gradient that a trace asks for now must be guarded from its start."""
+    return GUARDING[0] > 0 or (STATE.handler is not None and STATE.masked)
 
 
 def set_handler(handler: Handler | None) -> Handler | None:

@@ -26,7 +26,7 @@ from tapeline.compiler.ir.control_ops import (
 )
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.backprop import imperative_grad
-from tapeline.runtime.dispatch import bind
+from tapeline.runtime.dispatch import bind, guarding
 from tapeline.runtime.op import Attrs, Op, get_op
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tape import pop_tape, push_new_tape, watch
@@ -68,7 +68,8 @@ def _pull_back(
         pop_tape(tape)
     targets = [outputs[k] for k in given]
     sources = [inputs[position] for position in wrt]
-    return imperative_grad(None, tape, targets, sources, output_gradients=list(cts))
+    with guarding():  # a turn does not know what later ones mask
+        return imperative_grad(None, tape, targets, sources, output_gradients=list(cts))
 
 
 def _zeros(spec: Any) -> Any:

@@ -7,12 +7,14 @@ gradient rule is written once and serves eager and compiled code alike.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.replay import replay
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.backprop import imperative_grad
+from tapeline.runtime.dispatch import guarding
 from tapeline.runtime.tape import pop_tape, push_new_tape, watch
 
 
@@ -41,8 +43,23 @@ def is_differentiable_kind(kind: str) -> bool:
     return kind in "fc"
 
 
-def build_joint(graph: Graph, wrt: tuple[int, ...]) -> Joint:
-    """The joint graph for gradients with respect to the inputs at these positions."""
+def build_joint(graph: Graph, wrt: tuple[int, ...], guarded: bool = False) -> Joint:
+    """The joint graph for gradients with respect to the inputs at these positions.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to differentiate.
+    wrt : tuple of int
+        Positions of inputs.
+    guarded : bool
+        Whether the cotangents may hold exact zeros that win over infinities and NaN.
+    """
+    with guarding() if guarded else nullcontext():
+        return _build_joint(graph, wrt)
+
+
+def _build_joint(graph: Graph, wrt: tuple[int, ...]) -> Joint:
     joint = CapturingGraph(f"{graph.name}_joint")
     joint.origins = {}
     with joint.tracing():

@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.op import Attrs, ScalarEmitter, V
-from tapeline.runtime.ops.pointwise import along, conjugate, define_pointwise, over, unbroadcast
+from tapeline.runtime.ops.pointwise import (
+    along,
+    conjugate,
+    define_pointwise,
+    masked,
+    over,
+    unbroadcast,
+)
 
 __all__: list[str] = []
 
@@ -32,11 +39,11 @@ def _multiply_kernel(ct: Any, derivative: Any) -> Any:
 
 
 def _multiply_vjp_ct(ct: Any, attrs: Attrs, x: Any, derivative: Any) -> Any:
-    return unbroadcast(along(ct, derivative), x.shape)
+    return masked(unbroadcast(along(ct, derivative), x.shape))
 
 
 def _multiply_vjp_derivative(ct: Any, attrs: Attrs, x: Any, derivative: Any) -> Any:
-    return unbroadcast(along(conjugate(x), conjugate(ct)), derivative.shape)
+    return masked(unbroadcast(along(conjugate(x), conjugate(ct)), derivative.shape))
 
 
 def _multiply_emit(b: ScalarEmitter[V], ct: V, derivative: V) -> V:

@@ -188,13 +188,13 @@ def masked(result: Any) -> Any:
 
 
 def _is_guarded(ct: Any, other: Any) -> bool:
-    """Whether their product or quotient shall be a guarded one: in a trace, for what it is like
-    cannot be known there, and in a walk that is repeated."""
+    """Whether their product or quotient shall be a guarded one: in a walk that is repeated, and in
+    traces behind a rule that masks, for nobody looks at the result there."""
     if ct.dtype is not other.dtype or not GUARDED[0]:
         return False
     if GUARDING[0]:
         return True
-    if STATE.handler is None:
+    if STATE.handler is None or not STATE.masked:
         return False
     for x in (ct, other):
         known = getattr(x._value, "constant", None) if type(x) is Tensor else None

@@ -88,6 +88,42 @@ def test_singular_slope_that_is_asked_for_stays(mode: Wrapper) -> None:
         assert mode(lambda x: tl.jvp(tl.sqrt, [x], [1.0])[1])(tl.asarray(0.0)).item() == np.inf
 
 
+@MODES
+def test_zeros_win_in_a_compiled_part_whose_mask_is_outside(mode: Wrapper) -> None:
+    x = tl.asarray([1000.0, 0.0])
+    power = tl.function(tl.exp)
+    whole = mode(lambda x: tl.sum(tl.where(x < 9, power(x), 0.0)))
+    with np.errstate(all="ignore"):
+        assert tl.grad(whole)(x).numpy().tolist() == [0.0, 1.0]
+        assert mode(tl.grad(whole))(x).numpy().tolist() == [0.0, 1.0]
+        root = tl.function(tl.sqrt)
+        norm = mode(lambda x: root(tl.sum(x * x)))
+        assert tl.grad(norm)(tl.zeros(2)).numpy().tolist() == [0.0, 0.0]
+
+
+@MODES
+def test_zeros_win_in_a_loop(mode: Wrapper) -> None:
+    def f(x: Any) -> Any:
+        def turn(i: Any, y: Any) -> Any:
+            return i + 1, tl.where(y < 9, tl.exp(y), 0.0)
+
+        return tl.sum(tl.while_loop(lambda i, y: i < 2, turn, (0, x))[1])
+
+    x = tl.asarray([1000.0, 0.0, 8.0])
+    with np.errstate(all="ignore"):
+        found = mode(tl.grad(f))(x).numpy()
+        across = tl.grad(mode(f))(x).numpy()
+    np.testing.assert_allclose(found, [0.0, np.e, 0.0])
+    np.testing.assert_allclose(across, [0.0, np.e, 0.0])
+
+
+def test_guard_costs_nothing_where_nothing_is_masked() -> None:
+    gradient = tl.function(tl.grad(lambda x: tl.sum(tl.tanh(x * x) * x)))
+    x = tl.asarray([1.0, 2.0])
+    names = [op.name for op in gradient.get_concrete_function(x).optimized_graph.ops]
+    assert not [name for name in names if name.startswith("guarded")]
+
+
 def test_guard_can_be_turned_off() -> None:
     x = tl.asarray([0.0, 4.0])
     GUARDED[0] = False
