@@ -374,7 +374,7 @@ def arange(
     if step == 0:
         raise ArgumentError("arange: step is 0; expected a number that leads from start to stop")
     for name, value in (("start", start), ("stop", stop), ("step", step)):
-        if not isinstance(value, int | float | np.integer | np.floating):
+        if value is None or isinstance(value, str | bytes):
             raise ArgumentTypeError(f"arange: {name} must be a number, got {value!r}")
     values = np.arange(start, stop, step)
     return new_tensor(values.astype(chosen_dtype("arange", dtype, canonical_dtype(values.dtype))))
