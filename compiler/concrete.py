@@ -12,6 +12,7 @@ import numpy as np
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
+from tapeline.compiler.frontend.guards import Guards, build_guards
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime import nest
@@ -52,8 +53,11 @@ class ConcreteFunction:
         results: Any,
         leaves: list[Any],
         cells: list[tuple[Capture | int, int]],
+        guards: Guards | None = None,
     ) -> None:
         self.name = graph.name
+        self.guards = guards
+        """What it took from globals, closures and attributes, and whether it is still so."""
         self.graph: Graph = graph
         self._inputs = tuple(inputs)
         self._results = results
@@ -341,12 +345,14 @@ def trace(
             leaves = _take_results(graph, results)
     finally:
         written = graph.written_cells()
+        reads, graph.reads = graph.reads, None  # they must not live as long as the graph
     cells: list[tuple[Capture | int, int]] = list(written)
     for position, placeholder in enumerate(placeholders):
         node = placeholder._value.id
         if node != graph.placeholders[position]:
             cells.append((position, node))
-    return ConcreteFunction(graph, specs, results, leaves, cells)
+    guards = None if reads is None else build_guards(reads)
+    return ConcreteFunction(graph, specs, results, leaves, cells, guards)
 
 
 def _by_identity(values: Sequence[Any], placeholders: Sequence[Tensor]) -> Callable[[Any], Any]:

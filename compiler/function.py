@@ -24,6 +24,7 @@ from tapeline.compiler.codegen.native_call import (
     set_entry,
 )
 from tapeline.compiler.concrete import ConcreteFunction, trace
+from tapeline.compiler.frontend.guards import Guards
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.retraces import (
     MAX_WARNINGS,
@@ -35,7 +36,7 @@ from tapeline.compiler.frontend.retraces import (
 )
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
 from tapeline.runtime import nest
-from tapeline.runtime.dispatch import change_busy
+from tapeline.runtime.dispatch import BUSY, STATE, change_busy
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import wrap
@@ -46,6 +47,8 @@ R = TypeVar("R")
 
 MAX_TRACES = 256
 """How many traces a function keeps, unless it is told otherwise."""
+MAX_VARIANTS = 8
+"""How many traces of one signature are kept that differ in what they read of the world."""
 _ENTRIES = 8
 """Signatures per function that native entries serve."""
 
@@ -96,6 +99,8 @@ class Function(NativeCallable, Generic[P, R]):
         self._signature = Signature(python_function, self._name)
         self._lock = threading.RLock()
         self._cache: dict[Hashable, ConcreteFunction] = {}
+        self._variants: dict[Hashable, list[ConcreteFunction]] = {}
+        """Further traces of a key, with other guards; the last used first."""
         self._trace_count = 0
         self._max_traces = max_traces
         self._records: list[TraceRecord] = []
@@ -116,20 +121,48 @@ class Function(NativeCallable, Generic[P, R]):
             return self._python_function(*args, **kwargs)
         matcher, count, concrete = self._last
         if matcher is not None and not kwargs and len(args) == count and matcher(*args):
-            if concrete.is_plain:
+            guards = concrete.guards
+            if guards is not None and (BUSY[0] or not guards.hold()):
+                pass  # see below
+            elif concrete.is_plain:
                 return concrete.differentiable(args)[0]
-            return concrete.call(args)
+            else:
+                return concrete.call(args)
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
-        concrete = self._cache.get(call.key)
+        concrete = self._valid(call.key)
         if concrete is None:
             concrete = self._concrete(call)
         else:
             self._new_in_a_row = 0
-            spelling = call.key, len(args), tuple(kwargs)
+            spelling = call.key, len(args), tuple(kwargs), id(concrete)
             if spelling not in self._has_entry:
                 self._add_entry(concrete, call, spelling, (args, kwargs))
             self._last = build_matcher(call), len(call.args), concrete
+        if BUSY[0] and concrete.guards is not None:
+            _pass_on(concrete.guards)
         return concrete.call(call.tensors)
+
+    def _valid(self, key: Hashable) -> ConcreteFunction | None:
+        """A trace for the key whose guards hold."""
+        found = self._cache.get(key)
+        if found is None or found.guards is None or found.guards.hold():
+            return found
+        for other in self._variants.get(key, ()):
+            if other.guards is None or other.guards.hold():
+                self._replace(key, other)
+                return other
+        return None
+
+    def _replace(self, key: Hashable, concrete: ConcreteFunction) -> None:
+        """Puts a trace first among those of its key, which differ in their guards."""
+        with self._lock:
+            before = self._cache.get(key)
+            rest = [one for one in self._variants.pop(key, ()) if one is not concrete]
+            if before is not None:
+                rest.insert(0, before)
+            if rest:
+                self._variants[key] = rest[: MAX_VARIANTS - 1]
+            self._cache[key] = concrete
 
     def _add_entry(
         self,
@@ -161,16 +194,21 @@ class Function(NativeCallable, Generic[P, R]):
 
     def _concrete(self, call: Call) -> ConcreteFunction:
         with self._lock:
-            found = self._cache.get(call.key)
+            found = self._valid(call.key)
             if found is None:
                 found = self._trace(call)
                 if not found.depends_on_trace:
-                    self._cache[call.key] = found
+                    self._replace(call.key, found)
                     self._drop_oldest()
             return found
 
     def _trace(self, call: Call) -> ConcreteFunction:
         record = compare(self._trace_count + 1, self._signature.describe(call), self._records)
+        stale = self._cache.get(call.key)
+        if stale is not None and stale.guards is not None:
+            failure = stale.guards.failure()
+            if failure is not None:
+                record = replace(record, changes=(failure,))
         check_allowed(self._name, record)
         start = time.perf_counter()
         found = trace(self._python_function, self._name, self._signature, call, self._autograph)
@@ -197,7 +235,9 @@ class Function(NativeCallable, Generic[P, R]):
     def _drop_oldest(self) -> None:
         """Keeps at most `max_traces` traces: those added last."""
         while len(self._cache) > self._max_traces:
-            self._cache.pop(next(iter(self._cache)))
+            key = next(iter(self._cache))
+            del self._cache[key]
+            self._variants.pop(key, None)
             set_entry(self, None)
             self._has_entry.clear()
 
@@ -236,7 +276,7 @@ class Function(NativeCallable, Generic[P, R]):
         args = tuple(nest.map_structure(_stand_in, value) for value in args)
         kwargs = {name: nest.map_structure(_stand_in, value) for name, value in kwargs.items()}
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
-        return self._cache.get(call.key) or self._concrete(call)
+        return self._valid(call.key) or self._concrete(call)
 
     def explain(self) -> Explanation:
         """Every trace that was made, with its reason and how to avoid it.
@@ -258,9 +298,17 @@ class Function(NativeCallable, Generic[P, R]):
             self._has_entry.clear()
             self._last = (None, 0, None)
             self._cache.clear()
+            self._variants.clear()
 
 
 enable_native_calls(Function)
+
+
+def _pass_on(guards: Guards) -> None:
+    """Tells the trace that is under way what the function that it calls depends on."""
+    reads = getattr(STATE.handler, "reads", None)
+    if reads is not None:
+        reads.inherited.append(guards)
 
 
 class run_functions_eagerly:

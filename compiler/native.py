@@ -82,11 +82,15 @@ def function_entry(
     order = _order(leaves, call.tensors)
     if args is None or order is None or concrete.writes_cells:
         return None
+    words = [] if concrete.guards is None else concrete.guards.words()
+    if words is None:
+        return None
     outputs, structure, builder = _results(concrete)
     captures = tuple(_cell(source) for source in concrete.hidden_inputs)
     guards: list[CellGuard] = [busy_guard(BUSY)]
     if concrete.variables:
         guards.append(empty_guard(RECORDING))
+    guards += [CellGuard(*word) for word in words]
     executable = concrete.differentiable.compiled.executable()
     spec = EntrySpec(
         args=args,

@@ -56,6 +56,8 @@ class TraceRecord:
         """What would avoid it, in one line."""
         if self.nearest is None:
             return ""
+        if any(before.endswith(" when traced") for _, before, _ in self.changes):
+            return "pass it as an argument, or change it only before the first call"
         kinds = {_kind(before, now) for _, before, now in self.changes}
         if kinds == {"number"}:
             return "pass the number as a tensor: tl.asarray(value)"

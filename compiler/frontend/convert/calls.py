@@ -7,27 +7,16 @@ Some builtins have counterparts that know tensors.
 from __future__ import annotations
 
 import functools
-import os
-import site
-import sysconfig
 from collections import OrderedDict
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from tapeline.compiler.frontend.convert.builtin_calls import BUILTINS
 from tapeline.compiler.frontend.convert.conversion import conversion_of
+from tapeline.compiler.frontend.convert.installed import is_installed
 from tapeline.compiler.frontend.convert.state import tracing_graph
 from tapeline.compiler.frontend.location import is_library_code
 
-
-def _folders() -> tuple[str, ...]:
-    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    paths += [*getattr(site, "getsitepackages", list)(), site.getusersitepackages()]
-    found = {os.path.realpath(path) for path in paths if path}
-    return tuple(sorted(path + os.sep for path in found | set(filter(None, paths))))
-
-
-_INSTALLED = _folders()
 _IS_USERS: OrderedDict[CodeType, bool] = OrderedDict()
 _LIMIT = 16384
 _OPERATORS: list[Any] = []
@@ -40,7 +29,7 @@ def is_users_code(code: CodeType) -> bool:
     if found is None:
         name = code.co_filename
         is_frozen = name.startswith("<frozen") or name.startswith("<__array_function__")
-        found = not (is_frozen or name.startswith(_INSTALLED) or is_library_code(code))
+        found = not (is_frozen or is_installed(name) or is_library_code(code))
         if len(_IS_USERS) >= _LIMIT:
             _IS_USERS.popitem(last=False)
         _IS_USERS[code] = found

@@ -44,8 +44,6 @@ def run_converted(
         raise UndefinedVariableError(shown).with_traceback(trace) from None
     except Exception as error:
         raise error.with_traceback(users_traceback(error.__traceback__)) from error.__cause__
-    finally:
-        graph.reads = None  # what was read must not live as long as the graph
 
 
 def _explain(error: NameError, reads: Reads) -> str | None:

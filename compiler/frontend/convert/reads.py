@@ -1,58 +1,169 @@
 """What a trace read of the world around it: attributes, globals and closure cells.
 
-Values that may differ at the next call are what guards are made of; see `guards`.
+Values that may differ at the next call are what guards are made of; see `guards`. A snapshot is
+taken at the first read, so that what the trace itself changes afterwards can be told.
 """
 
 from __future__ import annotations
 
-from types import CellType, FunctionType
-from typing import Any, Final
+import enum
+import weakref
+from collections.abc import Callable
+from types import CellType, FunctionType, ModuleType
+from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from tapeline.compiler.frontend.convert.installed import is_installed
 from tapeline.compiler.frontend.convert.state import UNDEF, tracing_graph
+from tapeline.runtime.tensor import Tensor
 
 ATTRIBUTE: Final = "attribute"
 GLOBAL: Final = "global"
-CELL: Final = "closure"
+CELL: Final = "closure variable"
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_ITEMS = 64
+"""Containers of more items are told by identity and length alone."""
+_DEPTH = 4
+
+
+class Identity:
+    """Stands for an object in a snapshot, without keeping it alive."""
+
+    __slots__ = ("ref", "shown")
+
+    def __init__(self, value: Any) -> None:
+        self.shown = f"{type(value).__name__} at {id(value):#x}"
+        try:
+            self.ref: Callable[[], Any] = weakref.ref(value)
+        except TypeError:
+            self.ref = lambda: value
+
+    def __repr__(self) -> str:
+        return self.shown
+
+
+class Items(NamedTuple):
+    """A container in a snapshot: its type and what is in it."""
+
+    kind: type
+    items: tuple[Any, ...]
+
+
+class Sized(NamedTuple):
+    """A large container in a snapshot."""
+
+    identity: Identity
+    length: int
+
+
+def take_snapshot(value: Any, depth: int = _DEPTH) -> Any:
+    """What tells a value from another one at a later time."""
+    kind = type(value)
+    if kind in _PLAIN or isinstance(value, np.generic | enum.Enum):
+        return value
+    if kind is tuple or kind is list or kind is dict or kind is set or kind is frozenset:
+        if len(value) > _ITEMS or depth == 0:
+            return Sized(Identity(value), len(value))
+        flat = [part for pair in value.items() for part in pair] if kind is dict else list(value)
+        return Items(kind, tuple([take_snapshot(item, depth - 1) for item in flat]))
+    return Identity(value)
+
+
+def is_unchanged(value: Any, snapshot: Any) -> bool:
+    """Whether a value is still what the snapshot says."""
+    kind = type(snapshot)
+    if kind is Identity:
+        return value is snapshot.ref()
+    if kind is Items:
+        if type(value) is not snapshot.kind:
+            return False
+        flat = value
+        if snapshot.kind is dict:
+            flat = [part for pair in value.items() for part in pair]
+        return len(flat) == len(snapshot.items) and all(map(is_unchanged, flat, snapshot.items))
+    if kind is Sized:
+        return value is snapshot.identity.ref() and len(value) == snapshot.length
+    if value is snapshot:
+        return True
+    if type(value) is not kind:
+        return False
+    if isinstance(snapshot, float | complex | np.generic):
+        return repr(value) == repr(snapshot)  # tells -0.0 from 0.0, and lets NaN equal itself
+    return bool(value == snapshot)
+
+
+class Read(NamedTuple):
+    """One place that was read, and what was there."""
+
+    holder: Any
+    name: str
+    kind: str
+    value: Any
+    snapshot: Any
 
 
 class Reads:
-    """The reads of one trace, each once: (holder, name, kind) and the first value seen.
+    """The reads of one trace, each place once.
 
     Attributes
     ----------
-    entries : dict
-        By id of the holder and name: holder, name, kind, value.
+    places : dict
+        By id of the holder and name.
+    inherited : list
+        Guards of compiled functions that the trace called.
     poisoned : dict
         Variables that have a value only on some path, and what to say when one is used.
     """
 
-    __slots__ = ("_scopes", "entries", "poisoned")
+    __slots__ = ("_functions", "functions", "inherited", "places", "poisoned")
 
     def __init__(self) -> None:
-        self.entries: dict[tuple[int, str], tuple[Any, str, str, Any]] = {}
+        self.places: dict[tuple[int, str], Read] = {}
+        self.functions: list[tuple[weakref.ref[FunctionType], list[Read]]] = []
+        """Functions that ran, and the reads of their cells."""
+        self.inherited: list[Any] = []
         self.poisoned: dict[str, str] = {}
-        self._scopes: set[tuple[int, int]] = set()
+        self._functions: set[int] = set()
 
     def note(self, holder: Any, name: str, kind: str, value: Any) -> None:
         """Takes down one read; the first one of a place counts."""
-        self.entries.setdefault((id(holder), name), (holder, name, kind, value))
+        key = id(holder), name
+        if key not in self.places and is_worth_a_guard(value):
+            self.places[key] = Read(holder, name, kind, value, take_snapshot(value))
 
     def note_function(self, function: FunctionType, names: tuple[str, ...]) -> None:
         """Takes down the globals and the closure of a function that runs."""
-        scope = function.__globals__
-        key = id(function), id(scope)
-        if key in self._scopes:
+        if id(function) in self._functions:
             return
-        self._scopes.add(key)
+        self._functions.add(id(function))
+        scope = function.__globals__
         for name in names:
             value = scope.get(name, UNDEF)
             if value is not UNDEF:
                 self.note(scope, name, GLOBAL, value)
+        cells = []
         for name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=True
         ):
-            if not name.startswith("@") and name != "__class__":
-                self.note(cell, name, CELL, read_cell(cell))
+            value = read_cell(cell)
+            if name.startswith("@") or name == "__class__" or not is_worth_a_guard(value):
+                continue
+            cells.append(Read(cell, name, CELL, value, take_snapshot(value)))
+        self.functions.append((weakref.ref(function), cells))
+
+
+def is_worth_a_guard(value: Any) -> bool:
+    """Whether a value can differ at the next call: modules, classes and what is new at each read
+    are taken to stay."""
+    if isinstance(value, type | ModuleType):
+        return False
+    if value is UNDEF:
+        return False
+    if isinstance(value, FunctionType):
+        return not is_installed(value.__code__.co_filename)
+    return not callable(value) or hasattr(value, "__dict__")
 
 
 def read_cell(cell: CellType) -> Any:
@@ -65,8 +176,18 @@ def read_cell(cell: CellType) -> Any:
 
 def note_attribute(holder: Any, name: str) -> Any:
     """`holder.name`, taken down by the trace that is under way."""
-    value = getattr(holder, name)
     graph = tracing_graph()
-    if graph is not None and graph.reads is not None:
+    if graph is None or graph.reads is None:
+        return getattr(holder, name)
+    kind = type(holder)
+    if kind is Tensor:
+        return getattr(holder, name)
+    member = getattr(kind, name, None)
+    if type(member) is property and type(member.fget) is FunctionType:
+        from tapeline.compiler.frontend.convert.calls import callee
+
+        return callee(member.fget)(holder)
+    value = getattr(holder, name)
+    if kind is not ModuleType or not is_installed(getattr(holder, "__file__", None) or ""):
         graph.reads.note(holder, name, ATTRIBUTE, value)
     return value

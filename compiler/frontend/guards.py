@@ -1,0 +1,258 @@
+"""Guards: what a trace took from globals, closures and attributes, and whether it is still so.
+
+A trace holds for as long as its guards do. They are one generated function of straight-line tests,
+asked before the trace serves a call. Objects are held weakly, so guards keep nothing alive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import CellType
+from typing import Any, NamedTuple
+
+from tapeline.compiler.frontend.convert.reads import (
+    ATTRIBUTE,
+    CELL,
+    GLOBAL,
+    Identity,
+    Items,
+    Read,
+    Reads,
+    Sized,
+    is_unchanged,
+    read_cell,
+    take_snapshot,
+)
+from tapeline.compiler.frontend.convert.state import UNDEF
+
+
+class Word(NamedTuple):
+    """A word of memory that must hold an integer, or the pointer to an object; `holder` is what
+    keeps the memory there. Words are to be read in order: one says where the next one is."""
+
+    address: int
+    expected: Any
+    is_object: bool
+    holder: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One place that must hold what it held."""
+
+    holder: Callable[[], Any]
+    """Gives the dict of globals, the cell or the object; None once that is gone."""
+    name: str
+    kind: str
+    snapshot: Any
+    shown: str
+    """What it held, for people."""
+    owner: str
+
+    def read(self) -> Any:
+        """What is there now."""
+        holder = self.holder()
+        if self.kind == GLOBAL:
+            return holder.get(self.name, UNDEF)
+        if self.kind == CELL:
+            return read_cell(holder)
+        return getattr(holder, self.name, UNDEF)
+
+    def holds(self) -> bool:
+        """Whether it is what it was."""
+        if self.holder() is None:
+            return True  # nothing can lead to an object that is gone; what led there has a guard
+        return is_unchanged(self.read(), self.snapshot)
+
+    @property
+    def title(self) -> str:
+        """What a person calls the place."""
+        of = f" of {self.owner}" if self.kind == ATTRIBUTE else ""
+        return f"{self.kind} {self.name}{of}"
+
+
+class Guards:
+    """All guards of one trace; call it to ask whether they hold."""
+
+    def __init__(self, guards: list[Guard], inherited: list[Guards]) -> None:
+        self.guards = guards
+        self.inherited = inherited
+        self.hold: Callable[[], bool] = _generate(guards, inherited)
+
+    def __len__(self) -> int:
+        return len(self.guards) + sum(map(len, self.inherited))
+
+    def __iter__(self) -> Iterator[Guard]:
+        yield from self.guards
+        for other in self.inherited:
+            yield from other
+
+    def failure(self) -> tuple[str, str, str] | None:
+        """The place that holds something else now, what it held and what it holds; None: none."""
+        for guard in self:
+            if not guard.holds():
+                value = guard.read()
+                now = "gone" if value is UNDEF else f"{show(take_snapshot(value))} now"
+                return guard.title, f"{guard.shown} when traced", now
+        return None
+
+    def words(self) -> list[Word] | None:
+        """The same as comparisons of memory, for machine code. None where pointers do not tell."""
+        found: list[Word] = []
+        for guard in self:
+            if not _is_told_by_identity(guard.snapshot):
+                return None
+            holder = guard.holder()
+            if type(holder) is CellType:
+                words = _cell_words(holder)
+            elif guard.kind == GLOBAL and type(holder) is dict:
+                words = _dict_words(holder, guard.name)
+            else:
+                return None
+            if words is None:
+                return None
+            found += words
+        return found
+
+
+def build_guards(reads: Reads) -> Guards | None:
+    """The guards for the reads of a trace that is over. Places that the trace itself changed are
+    left out, and so are objects that it made."""
+    places = list(reads.places.values())
+    for function, cells in reads.functions:
+        if function() is not None:
+            places += cells
+    inherited = list(dict.fromkeys(reads.inherited))
+    reads.places.clear()
+    reads.functions.clear()
+    reads.inherited.clear()
+    made = [guard for guard in _as_guards(places) if guard.holds()]
+    return Guards(made, inherited) if made or inherited else None
+
+
+def _as_guards(places: list[Read]) -> list[Guard]:
+    found = []
+    while places:
+        holder, name, kind, _, snapshot = places.pop()
+        reference = _reference(holder)
+        if reference is not None:
+            owner = type(holder).__name__
+            found.append(Guard(reference, name, kind, snapshot, show(snapshot), owner))
+    return found[::-1]
+
+
+def _reference(holder: Any) -> Callable[[], Any] | None:
+    if type(holder) is dict or type(holder) is CellType:
+        return lambda: holder
+    try:
+        return weakref.ref(holder)
+    except TypeError:
+        return None
+
+
+def show(snapshot: Any) -> str:
+    """What a person is shown of a snapshot."""
+    if type(snapshot) is Items:
+        return _cut(f"{snapshot.kind.__name__} of {len(snapshot.items)}: {list(snapshot.items)}")
+    if type(snapshot) is Sized:
+        return f"{snapshot.identity} of {snapshot.length} items"
+    return _cut(repr(snapshot))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _generate(guards: list[Guard], inherited: list[Guards]) -> Callable[[], bool]:
+    scope: dict[str, Any] = {"same": is_unchanged, "U": UNDEF}
+    tests = []
+    for k, guard in enumerate(guards):
+        scope[f"s{k}"] = guard.snapshot
+        holder = guard.holder()
+        if guard.kind == GLOBAL:
+            scope[f"h{k}"] = holder
+            value = f"h{k}.get({guard.name!r}, U)"
+        elif guard.kind == CELL:
+            scope[f"h{k}"] = holder
+            value = f"h{k}.cell_contents"
+        else:
+            scope[f"h{k}"] = guard.holder
+            value = f"o.{guard.name}"
+        if type(guard.snapshot) is Identity:
+            scope[f"s{k}"] = guard.snapshot.ref
+            test = f"{value} is s{k}()"
+        else:
+            test = f"((w := {value}) is s{k} or same(w, s{k}))"
+        if guard.kind == ATTRIBUTE:
+            test = f"((o := h{k}()) is None or {test})"
+        tests.append(test)
+    for k, other in enumerate(inherited):
+        scope[f"i{k}"] = other.hold
+        tests.append(f"i{k}()")
+    source = f"""
+def hold():
+    try:
+        return {" and ".join(tests)}
+    except (AttributeError, ValueError):
+        return False
+"""
+    exec(source, scope)
+    made: Callable[[], bool] = scope["hold"]
+    return made
+
+
+# Pointers in CPython's cells and dicts. Each is compared with what Python says before it is used.
+
+_KNOWN = frozenset({(3, 11), (3, 12), (3, 13)})
+_POINTER = 8
+_CELL_CONTENTS = 16
+_DICT_KEYS = 32
+_KEYS_KIND = 10
+_KEYS_INDEX_LOG2 = 9
+_KEYS_COUNT = 24
+_KEYS_HEADER = 32
+_UNICODE_KEYS = 1
+
+
+def _word(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value
+
+
+def _is_told_by_identity(snapshot: Any) -> bool:
+    """Whether the same object at a place is the same value."""
+    return not isinstance(snapshot, tuple)  # containers change inside
+
+
+def _cell_words(cell: CellType) -> list[Word] | None:
+    address = id(cell) + _CELL_CONTENTS
+    value = cell.cell_contents
+    return [Word(address, value, True, cell)] if _word(address) == id(value) else None
+
+
+def _dict_words(table: dict[str, Any], name: str) -> list[Word] | None:
+    """The pointer to the table of entries, which must be the same, and the one in the entry."""
+    if sys.version_info[:2] not in _KNOWN:
+        return None
+    keys = _word(id(table) + _DICT_KEYS)
+    if ctypes.c_uint8.from_address(keys + _KEYS_KIND).value != _UNICODE_KEYS:
+        return None
+    index_bytes = 1 << ctypes.c_uint8.from_address(keys + _KEYS_INDEX_LOG2).value
+    count = _word(keys + _KEYS_COUNT)
+    if count > 100_000:
+        return None
+    value = table[name]
+    start = keys + _KEYS_HEADER + index_bytes
+    for k in range(count):
+        entry = start + 2 * _POINTER * k
+        if _word(entry + _POINTER) == id(value) and _word(entry):
+            if ctypes.cast(_word(entry), ctypes.py_object).value != name:
+                continue
+            return [
+                Word(id(table) + _DICT_KEYS, keys, False, table),
+                Word(entry + _POINTER, value, True, table),
+            ]
+    return None
