@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tapeline.compiler.compiled import Compiled
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interpret import run_graph
 from tapeline.compiler.ir.parse import parse_graph
@@ -218,3 +219,17 @@ def test_without_equivalent_forms_only_exact_rules_apply() -> None:
 def test_complex_numbers_keep_their_forms() -> None:
     graph = _graph("%1 = exp(%0)\n%2 = constant(1.0)\n%3 = subtract(%1, %2)", "complex128", 3)
     assert not Algebra().run(graph).changed
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("form", FORMS, ids=[form[0] for form in FORMS])
+def test_compiled_form_keeps_to_what_its_ops_claim(form: Any, dtype: str) -> None:
+    name, before, after, exact, (low, high) = form
+    xs = np.random.default_rng(1).uniform(low, high, 300).astype(dtype)
+    graph = _graph(before, dtype, len(xs))
+    compiled = Compiled(graph)
+    names = {op.name for op in compiled.optimized.ops}
+    assert {line.split("= ")[1].split("(")[0] for line in after.splitlines()} <= names
+    claims = [op.ulp[dtype == "float64"] for op in _after(graph).ops if op.n_inputs]
+    got = np.asarray(compiled(xs))
+    assert _worst_ulp(got, xs, exact) <= sum(max(claim, 1.0) for claim in claims), name
