@@ -16,7 +16,7 @@ from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import Attrs, Op, Sample, ShapeOf, Trait, define_op
 from tapeline.runtime.ops.axes import Array, as_index
 from tapeline.runtime.ops.joining import PAD
-from tapeline.runtime.ops.pointwise import apply, call, check_dtype, to_real
+from tapeline.runtime.ops.pointwise import apply, beside, call, check_dtype, to_real
 from tapeline.runtime.ops.slicing import slice_along
 from tapeline.runtime.spec import DType, Shape, TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
@@ -121,14 +121,15 @@ IFFTN = define_op(
 # --- real ------------------------------------------------------------------------------------
 
 
-def _mirrored(like: Any, axis: int, n: int, weight: float) -> Array:
+def _mirrored(like: Any, axis: int, n: int, weight: float) -> Any:
     """`weight` for the frequencies that stand for a pair of the full spectrum, 1 for the others,
     along an axis of `like`."""
     weights = np.full(n // 2 + 1, weight, to_real(like.dtype))
     weights[0] = 1
     if n % 2 == 0:
         weights[-1] = 1
-    return weights.reshape([-1 if a == axis else 1 for a in range(len(like.shape))])
+    shape = [-1 if a == axis else 1 for a in range(len(like.shape))]
+    return beside(weights.reshape(shape), like)
 
 
 def _rfft_kernel(x: Array, n: int, axis: int, norm: Norm) -> Any:

@@ -216,6 +216,11 @@ def unbroadcast(ct: Any, shape: Shape) -> Any:
     return total if total.shape == shape else call(get_op("reshape"), total, attrs=(shape,))
 
 
+def beside(array: Any, x: Any) -> Any:
+    """An array that a rule made, as an operand to use with `x`: a constant tensor if x is one."""
+    return new_tensor(array) if type(x) is Tensor else array
+
+
 def zero_like(x: Any) -> Any:
     """A 0-d array 0 of the dtype, to use as an operand in a rule that masks a cotangent."""
     STATE.masked = True
