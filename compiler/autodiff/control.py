@@ -107,6 +107,7 @@ def op_inputs(op: Op) -> int:
 
 def _cond_gradient(graph: Graph, wrt: Sequence[int], given: Sequence[int]) -> Graph:
     made = CapturingGraph(f"{graph.name}_vjp")
+    made.holds_arrays = True
     with made.tracing():
         inputs = _placeholders(made, _specs(graph, graph.placeholders))
         cts = _placeholders(made, _specs(graph, [graph.outputs[k] for k in given]))
@@ -190,6 +191,7 @@ def _backward_body(
     first = form.n_state + form.n_xs
     state, captures = specs[: form.n_state], specs[first:]
     made = CapturingGraph(f"{body.name}_vjp")
+    made.holds_arrays = True
     with made.tracing():
         cts = _placeholders(made, [state[k] for k in moving])
         sums = _placeholders(made, [captures[k] for k in summed])

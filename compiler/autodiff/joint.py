@@ -61,6 +61,7 @@ def build_joint(graph: Graph, wrt: tuple[int, ...], guarded: bool = False) -> Jo
 
 def _build_joint(graph: Graph, wrt: tuple[int, ...]) -> Joint:
     joint = CapturingGraph(f"{graph.name}_joint")
+    joint.holds_arrays = True
     joint.origins = {}
     with joint.tracing():
         inputs = [

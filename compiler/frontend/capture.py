@@ -91,8 +91,8 @@ class CapturingGraph(Graph):
     """
 
     __slots__ = (
-        "_by_source", "_constant_cells", "_numbers", "captures", "is_block", "is_open",
-        "location", "origins", "outer", "reads", "resources",
+        "_by_source", "_constant_cells", "_numbers", "captures", "holds_arrays", "is_block",
+        "is_open", "location", "origins", "outer", "reads", "resources",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
@@ -102,6 +102,9 @@ class CapturingGraph(Graph):
         self.is_open = False
         self.is_block = False
         """Whether it is a branch or a body, which runs or not as a tensor says."""
+        self.holds_arrays = False
+        """Whether arrays are constants of the graph: gradient rules make them, nobody outside has
+        them."""
         self.outer: CapturingGraph | None = None
         self.location: Location | None = None
         """Where new nodes come from; None: find the user's line."""
@@ -301,7 +304,7 @@ class CapturingGraph(Graph):
         outside."""
         if STATE.handler is not self:
             return tensor
-        if isinstance(source, _ndarray) and source.ndim:
+        if isinstance(source, _ndarray) and source.ndim and not self.holds_arrays:
             return self._capture_array(tensor, source)
         self._constant_cells[id(tensor)] = tensor
         if type(source) in WEAK_TYPES:
