@@ -18,7 +18,7 @@ RUNTIME_LAYERS = (
     ("spec", "dtypes", "device", "constants"),
     ("op",),
     ("record",),
-    ("tensor", "nest"),
+    ("tensor", "nest", "ranges"),
     ("dispatch",),
     ("operators",),
     ("cells", "limits", "exchange"),

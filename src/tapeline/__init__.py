@@ -1,6 +1,7 @@
 """NumPy-style Python made fast and differentiable on the CPU."""
 
 from tapeline import config as config
+from tapeline import debugging as debugging
 from tapeline import nest as nest
 from tapeline import nn as nn
 from tapeline import tape as tape
@@ -102,6 +103,7 @@ from tapeline.runtime.ops.creation import ones_like as ones_like
 from tapeline.runtime.ops.creation import zeros as zeros
 from tapeline.runtime.ops.creation import zeros_like as zeros_like
 from tapeline.runtime.ops.differences import diff as diff
+from tapeline.runtime.ops.effects import print as print
 from tapeline.runtime.ops.exponential import exp as exp
 from tapeline.runtime.ops.exponential import exp2 as exp2
 from tapeline.runtime.ops.exponential import expm1 as expm1
@@ -212,6 +214,7 @@ from tapeline.runtime.ops.trigonometric import atan2 as atan2
 from tapeline.runtime.ops.trigonometric import cos as cos
 from tapeline.runtime.ops.trigonometric import sin as sin
 from tapeline.runtime.ops.trigonometric import tan as tan
+from tapeline.runtime.ranges import range as range
 from tapeline.runtime.spec import TensorSpec as TensorSpec
 from tapeline.runtime.tape import GradientTape as GradientTape
 from tapeline.runtime.tape import stop_recording as stop_recording

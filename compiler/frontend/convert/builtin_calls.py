@@ -18,7 +18,7 @@ from tapeline.compiler.frontend.convert.sequences import (
 )
 from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import is_symbolic
-from tapeline.runtime import nest
+from tapeline.runtime import nest, ranges
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops import effects, rounding
 from tapeline.runtime.ops.extrema import max as max_along
@@ -37,6 +37,12 @@ def _range(*args: Any) -> Any:
     bounds = [_index(x) for x in args]
     start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), tuple(bounds))
     return range_of(start, stop, step)
+
+
+def _explicit_range(*args: Any) -> Any:
+    bounds = [_index(x) for x in args]
+    start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), tuple(bounds))
+    return range_of(start, stop, step, is_explicit=True)
 
 
 def _index(x: Any) -> Any:
@@ -183,6 +189,7 @@ def _print(*values: Any, **options: Any) -> None:
 
 
 BUILTINS: dict[Any, Any] = {
+    ranges.range: _explicit_range,
     builtins.range: _range,
     builtins.len: _len,
     builtins.enumerate: _enumerate,

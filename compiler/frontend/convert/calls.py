@@ -45,7 +45,9 @@ def callee(function: Any) -> Any:
     """What to call in the place of `function`."""
     kind = type(function)
     if kind is FunctionType:
-        return convert(function) if is_users_code(function.__code__) else function
+        if is_users_code(function.__code__):
+            return convert(function)
+        return BUILTINS.get(function, function) if tracing_graph() is not None else function
     if kind is MethodType:
         inner = function.__func__
         if type(inner) is FunctionType and is_users_code(inner.__code__):

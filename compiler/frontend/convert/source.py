@@ -89,9 +89,9 @@ def compile_function(
         defaults=[],
     )  # fmt: skip
     factory = ast.FunctionDef("@factory", arguments, body, [], None, **place)  # type: ignore[call-overload, unused-ignore]  # as above
-    imported = [ast.alias(name) for name in source.imports.intersection(like.co_names)]
-    first: list[ast.stmt] = [ast.Import(imported)] if imported else []
-    module = ast.fix_missing_locations(ast.Module([*first, factory], []))
+    imported = [ast.alias(name, **place) for name in source.imports.intersection(like.co_names)]
+    first: list[ast.stmt] = [ast.Import(imported, **place)] if imported else []
+    module = ast.Module([*first, factory], [])
     flags = like.co_flags & _FUTURES
     code = compile(module, like.co_filename, "exec", flags=flags, dont_inherit=True)
     holder = list(_inner(code))[-1]

@@ -119,6 +119,24 @@ def test_range_of_a_tensor() -> None:
     assert compiled.trace_count == 1
 
 
+def test_explicit_range_is_a_loop_and_means_the_same_eagerly() -> None:
+    def f(x: Any, n: Any) -> Any:
+        y = x
+        for i in tl.range(n):
+            y = y * x + i
+        for _ in tl.range(1, 7, 2):
+            y = y * 0.5
+        return y
+
+    compiled = tl.function(f)
+    for n in (0, 3):
+        got = compiled(tl.asarray(1.5), tl.asarray(n))
+        assert float(got) == float(f(tl.asarray(1.5), n))
+    names = [op.name for op in compiled.concrete_functions[0].graph.ops]
+    assert "while_loop" in names
+    assert "scan" in names
+
+
 def test_zip_enumerate_reversed_and_map_over_tensors() -> None:
     def f(x: Any, y: Any) -> Any:
         total = 0.0
