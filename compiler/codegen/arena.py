@@ -75,6 +75,11 @@ def plan_arena(program: Program, scratch: Sequence[int]) -> ArenaPlan:
             if program.buffers[buffer].kind == "arena":
                 first = lifetimes.get(buffer, (number, number))[0]
                 lifetimes[buffer] = (first, number)
+    for buffer in program.kept:
+        while buffer in based:
+            buffer = based[buffer]
+        if buffer in lifetimes:
+            lifetimes[buffer] = (lifetimes[buffer][0], len(program.steps) - 1)
     starting: dict[int, list[int]] = {}
     ending: dict[int, list[int]] = {}
     for buffer, (first, last) in lifetimes.items():

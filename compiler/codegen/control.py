@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from tapeline.compiler.codegen.bodies import is_number, is_take
 from tapeline.compiler.codegen.cluster import is_view
 from tapeline.compiler.codegen.control_loop import LoopEmitter
 from tapeline.compiler.codegen.control_plan import (
@@ -27,6 +26,7 @@ from tapeline.compiler.codegen.control_plan import (
 )
 from tapeline.compiler.codegen.loops import ZERO, int64
 from tapeline.compiler.codegen.nest import Kernel
+from tapeline.compiler.codegen.numbers import is_number, is_take
 from tapeline.compiler.codegen.program import (
     ControlStep,
     HostStep,
@@ -42,7 +42,10 @@ from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, size_of
 from tapeline.compiler.ir.control_ops import is_cond
 from tapeline.compiler.ir.location import Location
-from tapeline.runtime.op import Pointwise, get_op
+from tapeline.runtime.op import Op, Pointwise, get_op
+
+_KEEP_SIGN = frozenset(map(get_op, ("add", "minimum", "maximum", "remainder", "floor_divide")))
+"""Ops that give no negative int for ints that are not negative."""
 
 
 @dataclass(slots=True)
@@ -269,7 +272,15 @@ class ControlEmitter:
         assert isinstance(op.lowering, Pointwise)
         values = [self.number(frame, i) for i in inputs]
         made: Value = op.lowering.emit(self.b, *values, *attrs)
+        if made.code[0] == "i" and op in _KEEP_SIGN:
+            self._note_sign(op, values, made)
         return made
+
+    def _note_sign(self, op: Op, values: Sequence[Value], made: Value) -> None:
+        """Notes an int that cannot be negative, short of running out of range by counting."""
+        given = [self.b.is_nonnegative(x) for x in values]
+        if all(given) or (op is get_op("remainder") and values[1].is_constant and given[1]):
+            self.b.nonnegative.add(made.name)
 
     def _element(self, frame: Frame, node: int) -> Value:
         graph = frame.prepared.body.graph
@@ -288,7 +299,7 @@ class ControlEmitter:
         """An index counted from the front; outside of the axis the function fails."""
         b = self.b
         place = given = b.cast_code(index, "i8")
-        if index.code[0] == "i":
+        if index.code[0] == "i" and not b.is_nonnegative(index):
             negative = b.compare("lt", given, ZERO)
             place = b.select(negative, b.add(given, int64(size)), given)
         inside = b.value(f"icmp ult i64 {place.name}, {size}", "b1", 1)
@@ -302,11 +313,14 @@ class ControlEmitter:
     def require(self, condition: Value, number: Value, code: int) -> None:
         """Fails with a status where the condition does not hold."""
         b = self.b
+        if b.is_established(condition):
+            return
         fine = b.new_label("fine")
         weights = '!prof !{!"branch_weights", i32 2000, i32 1}'
         b.line(f"br {condition.operand}, label %{fine}, label %stop, {weights}")
         self.failures.append((b.current, number.name, code))
         b.start_block(fine)
+        b.establish(condition)
 
     # ---- control flow
 
@@ -357,7 +371,8 @@ class ControlEmitter:
         for label, prepared in zip(labels, made.bodies, strict=True):
             b.start_block(label)
             filled = self._with_spares(prepared, targets)
-            values = self.run_body(prepared, operands, filled, base + made.body_offset)
+            with b.scope():
+                values = self.run_body(prepared, operands, filled, base + made.body_offset)
             ends.append((values, b.current))
             b.branch(join)
         b.start_block(join)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tapeline.compiler.codegen.bodies import is_number
 from tapeline.compiler.codegen.control_plan import (
     LOOP_LIMIT,
     Argument,
@@ -16,9 +15,11 @@ from tapeline.compiler.codegen.control_plan import (
     test_of,
 )
 from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, int64
+from tapeline.compiler.codegen.numbers import is_number
 from tapeline.compiler.codegen.scalar import ScalarBuilder
 from tapeline.compiler.codegen.values import Value, code_of
 from tapeline.compiler.ir.control_ops import LoopForm, loop_form
+from tapeline.runtime.op import get_op
 
 UNLIMITED = (1 << 63) - 1
 
@@ -85,6 +86,8 @@ class LoopEmitter:
             self.limit = None
         self.body, self.test = body_of(made), test_of(made)
         self.counts = bool(self.form.first)
+        self.again = ZERO
+        """Whether there is one more turn, at the end of one."""
 
     def emit(self) -> list[Value | None]:
         """The numbers that the loop gives."""
@@ -94,6 +97,15 @@ class LoopEmitter:
         head, done, before = b.new_label("loop"), b.new_label("done"), b.current
         b.branch_if(going, head, done)
         b.start_block(head)
+        with b.scope():
+            following, latch = self._repeat(start, before)
+        b.branch_if(self.again, head, done)
+        b.start_block(done)
+        return self._results(start, following, before, latch)
+
+    def _repeat(self, start: _Carried, before: str) -> tuple[_Carried, str]:
+        """Emits what is between the head and the jump back; the state then, and the last block."""
+        b = self.b
         turn = b.open_phi(start.turn, before) if self.counts else None
         numbers = {k: b.open_phi(x, before) for k, x in start.numbers.items()}
         swapped = {
@@ -106,8 +118,9 @@ class LoopEmitter:
             {**start.current, **{k: phi[0] for k, (phi, _) in swapped.items()}},
             {k: phi[0] for k, (_, phi) in swapped.items()},
         )
+        self._note_counters(carried)
         following = self._turn(carried)
-        going = self._going(following)
+        self.again = self._going(following)
         latch = b.current
         if turn is not None:
             b.close_phi(turn, (following.turn, latch))
@@ -116,9 +129,25 @@ class LoopEmitter:
         for k, (now, other) in swapped.items():
             self._close_pointer(now, following.current[k], latch)
             self._close_pointer(other, following.spare[k], latch)
-        b.branch_if(going, head, done)
-        b.start_block(done)
-        return self._results(start, following, before, latch)
+        return following, latch
+
+    def _note_counters(self, carried: _Carried) -> None:
+        """Notes which of the numbers only grow from 0 or more."""
+        graph = self.form.body
+        if carried.turn.name.startswith("%"):
+            self.b.nonnegative.add(carried.turn.name)
+        for k, value in carried.numbers.items():
+            initial = self.state[k].value
+            assert initial is not None
+            if value.code[0] != "i" or not self.b.is_nonnegative(initial):
+                continue
+            own, end = graph.placeholders[k], graph.outputs[k]
+            if graph.ops[end] is not get_op("add") or own not in graph.inputs[end]:
+                continue
+            (step,) = [i for i in graph.inputs[end] if i != own] or [own]
+            constant = graph.constant_value(step)
+            if step == own or (constant is not None and constant.item() >= 0):
+                self.b.nonnegative.add(value.name)
 
     # ---- before and after
 
@@ -207,7 +236,8 @@ class LoopEmitter:
         ask, known, before = b.new_label("ask"), b.new_label("known"), b.current
         b.branch_if(within, ask, known)
         b.start_block(ask)
-        answer = self._test(carried)
+        with b.scope():
+            answer = self._test(carried)
         after = b.current
         b.branch(known)
         b.start_block(known)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
-from tapeline.compiler.codegen.bodies import is_number
 from tapeline.compiler.codegen.nest import Kernel
+from tapeline.compiler.codegen.numbers import is_number
 from tapeline.compiler.codegen.program import (
     Body,
     ControlStep,

@@ -169,14 +169,15 @@ class Lowering:
                 self._lower_single(cluster.nodes[0])
         for node, target in copies:
             self._copy(self.place(node), target, "copy")
-        self._finish()
+        kept = self._finish()
         specs = tuple(graph.spec(node) for node in graph.outputs)
         based = tuple(self.based.items())
         steps, given = tuple(self.steps), tuple(inputs)
-        return Program(graph.name, tuple(self.buffers), steps, given, specs, based)
+        return Program(graph.name, tuple(self.buffers), steps, given, specs, based, kept)
 
-    def _finish(self) -> None:
-        """Called when all steps are there."""
+    def _finish(self) -> tuple[int, ...]:
+        """Called when all steps are there; returns buffers that somebody reads afterwards."""
+        return ()
 
     # ---- memory
 
@@ -422,7 +423,7 @@ class Lowering:
         )
         if self._lower_elements(node, parts):
             return
-        inputs, bodies = lower_bodies(self, node, inputs)
+        inputs, bodies = lower_bodies(self, node, inputs, outputs)
         op, attrs, location = graph.ops[node], graph.attrs[node], graph.locations[node]
         self.steps.append(
             ControlStep(
@@ -452,6 +453,10 @@ class Lowering:
     def passed(self, node: int) -> Placed | None:
         """Where control flow finds or leaves a value; None where it is in a register."""
         return self.place(node)
+
+    def handed(self, node: int) -> frozenset[int]:
+        """The operands of a choice that its branches may write over."""
+        return frozenset()
 
     def dense(self, placed: Placed) -> Placed:
         """The value in C order, copied if need be."""

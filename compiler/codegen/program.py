@@ -109,8 +109,9 @@ class ControlStep:
 
 @dataclass(frozen=True, slots=True)
 class ScalarStep:
-    """In a body: a number, computed in registers."""
+    """In a body: a number, computed in registers; `buffers` hold what it reads from memory."""
 
+    buffers: tuple[int, ...]
     label: str
     nodes: tuple[int, ...]
     location: Location | None = None
@@ -119,11 +120,12 @@ class ScalarStep:
 @dataclass(frozen=True, slots=True)
 class RowStep:
     """In a body: where one entry of `source` along an axis begins. `buffer` stands for that
-    pointer."""
+    pointer; `buffers` hold what is read from memory."""
 
     source: Placed
     axis: int
     buffer: int
+    buffers: tuple[int, ...]
     label: str
     nodes: tuple[int, ...]
     location: Location | None = None
@@ -131,9 +133,10 @@ class RowStep:
 
 @dataclass(frozen=True, slots=True)
 class PutStep:
-    """In a body: one element of `target` is written."""
+    """In a body: one element of `target` is written; `buffers` hold what is read from memory."""
 
     target: Placed
+    buffers: tuple[int, ...]
     label: str
     nodes: tuple[int, ...]
     location: Location | None = None
@@ -157,6 +160,8 @@ class Program:
     outputs: tuple[TensorSpec, ...]
     based: tuple[tuple[int, int], ...] = ()
     """Buffers that lie in another one: (buffer, the other), in order of first use."""
+    kept: tuple[int, ...] = ()
+    """Buffers that are read when all steps are done."""
 
     def __str__(self) -> str:
         lines = [f"program {self.name}"]
@@ -174,9 +179,9 @@ def touched(step: ProgramStep) -> tuple[int, ...]:
     if isinstance(step, MatmulStep):
         return step.a.buffer, step.b.buffer, step.out.buffer
     if isinstance(step, ScalarStep):
-        return ()
+        return step.buffers
     if isinstance(step, RowStep):
-        return step.source.buffer, step.buffer
+        return (step.source.buffer, step.buffer, *step.buffers)
     if isinstance(step, PutStep):
-        return (step.target.buffer,)
+        return (step.target.buffer, *step.buffers)
     return tuple(placed.buffer for placed in (*step.inputs, *step.outputs) if placed is not None)

@@ -7,12 +7,22 @@ It gives the same bits as the builder of vector loops. Where a divisor is known,
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from tapeline.compiler.codegen.loops import FunctionBuilder
+from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, is_float, is_signed
 
 _POWERS = frozenset(2.0**k for k in range(1, 41))
 """Divisors whose inverse is exact and at most a half, so that no product overflows."""
+
+
+_IMPURE = ("phi ", "load ", "alloca ")
+
+
+def _is_impure_call(instruction: str) -> bool:
+    return instruction.startswith("call ") and "@llvm." not in instruction
 
 
 def _float_of(x: Value) -> float | None:
@@ -28,9 +38,62 @@ def _int_of(x: Value) -> int | None:
 
 
 class ScalarBuilder(FunctionBuilder):
-    """Emits code for one lane."""
+    """Emits code for one lane; what was computed before, in a block that comes first in any case,
+    is not computed again."""
 
-    __slots__ = ()
+    __slots__ = ("_known", "nonnegative")
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self._known: list[dict[str, str]] = [{}]
+        self.nonnegative: set[str] = set()
+        """Registers with ints that cannot be negative."""
+
+    def assign(self, instruction: str) -> str:
+        """The register with the result of an instruction, which is added if it is new."""
+        if instruction.startswith(_IMPURE) or _is_impure_call(instruction):
+            return super().assign(instruction)
+        for known in reversed(self._known):
+            if instruction in known:
+                return known[instruction]
+        name = self._known[-1][instruction] = super().assign(instruction)
+        return name
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """For blocks that may not run: what they compute is not known afterwards."""
+        self._known.append({})
+        try:
+            yield
+        finally:
+            self._known.pop()
+
+    def rare(
+        self,
+        condition: Value,
+        fallback: Callable[..., Iterable[Value]],
+        values: Sequence[Value],
+    ) -> list[Value]:
+        """As ever; the fallback has a scope of its own."""
+
+        def scoped(*given: Value) -> list[Value]:
+            with self.scope():
+                return list(fallback(*given))
+
+        return super().rare(condition, scoped, values)
+
+    def establish(self, condition: Value) -> None:
+        """Notes that a condition holds from here on, in this scope."""
+        self._known[-1][f"holds {condition.name}"] = "true"
+
+    def is_established(self, condition: Value) -> bool:
+        """Whether a condition was found to hold before."""
+        return any(f"holds {condition.name}" in known for known in self._known)
+
+    def is_nonnegative(self, x: Value) -> bool:
+        """Whether an int is known not to be negative."""
+        number = _int_of(x)
+        return x.name in self.nonnegative if number is None else number >= 0
 
     def floor_divide(self, a: Value, b: Value, /) -> Value:
         """NumPy's `//`."""

@@ -15,7 +15,7 @@ from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, Sample, ShapeOf, Trait, define_op, get_op
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.gather import TAKE
-from tapeline.runtime.ops.indexing import Key, getitem, parsed_key, read
+from tapeline.runtime.ops.indexing import Key, getitem, join_indices, parsed_key, read
 from tapeline.runtime.ops.pointwise import apply, call, unbroadcast, zero_like
 from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE
 from tapeline.runtime.ops.slicing import (
@@ -217,7 +217,11 @@ def _write_masked(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 
 
 def _write_arrays(x: Tensor, key: Key, value: Tensor) -> Tensor:
-    """Find the places by indexing the positions of all elements, then put the value there."""
+    """Find the places, by indexing the positions of all elements where need be, then put the value
+    there."""
+    if not key.basic and [array.axis for array in key.arrays] == list(range(x.ndim)):
+        places = join_indices(key, x.shape)
+        return apply(PUT, x, places, _fit(value, places.shape))
     positions = new_tensor(np.arange(x.size).reshape(x.shape))
     places = read(positions, key)
     return apply(PUT, x, places, _fit(value, places.shape))

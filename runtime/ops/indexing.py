@@ -253,7 +253,7 @@ def _take_arrays(x: Tensor, key: Key) -> Tensor:
             start = 0
         shape = x.shape
         sizes = shape[start : start + len(places)]
-        indices = _join_indices(key, sizes)
+        indices = join_indices(key, sizes)
         count = int(np.prod(sizes, dtype=np.int64))
         joined = (*shape[:start], count, *shape[start + len(places) :])
         x = apply(RESHAPE, x, attrs=(joined,))
@@ -261,7 +261,8 @@ def _take_arrays(x: Tensor, key: Key) -> Tensor:
     return _move_block(out, start, key.target, indices.ndim)
 
 
-def _join_indices(key: Key, sizes: Shape) -> Tensor:
+def join_indices(key: Key, sizes: Shape) -> Tensor:
+    """The index tensors as one, for their axes of these sizes joined."""
     tensors = tuple(array.tensor for array in key.arrays)
     broadcast_shapes("index", *(tensor.shape for tensor in tensors))
     axes = tuple(array.axis for array in key.arrays)
