@@ -241,6 +241,11 @@ class DifferentiableGraph:
         self.recorded_op(watched)
         return self._pairs[watched][1]
 
+    def compiled_pair(self, watched: Mask) -> tuple[Compiled, Compiled]:
+        """Forward and backward for a tape that watches the inputs at these positions."""
+        self.recorded_op(watched)
+        return self._pairs[watched][2:]
+
     def _build_pair(self, watched: Mask) -> tuple[Op, Pair, Compiled, Compiled]:
         wrt = tuple(
             p

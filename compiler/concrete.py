@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tapeline.compiler.autodiff.joint import is_differentiable_kind
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
@@ -215,6 +216,34 @@ class ConcreteFunction:
         from tapeline.compiler.inspect.machine import measure_machine
 
         return Cost(self.name, self.kernels(), measure_machine())
+
+    def to_html(self) -> str:
+        """What runs under a tape as one HTML page, without network: forward graph, backward graph
+        and the kernels of both side by side, to pan, zoom, search and click. Only the forward where
+        no input has a gradient.
+
+        Examples
+        --------
+        >>> import tapeline as tl
+        >>> f = tl.function(lambda x: tl.sum(tl.tanh(x)))
+        >>> page = f.get_concrete_function(tl.TensorSpec([8], "float32")).to_html()
+        >>> page.startswith("<!doctype html>"), "backward kernels" in page
+        (True, True)
+        """
+        from tapeline.compiler.inspect.page import compiled_to_html  # loads codegen
+
+        graph = self.graph
+        kinds = [graph.spec(node).dtype.kind for node in graph.placeholders]
+        watched = tuple(k for k, kind in enumerate(kinds) if is_differentiable_kind(kind))
+        has_gradient = any(is_differentiable_kind(spec.dtype.kind) for spec in self.outputs)
+        if not watched or not has_gradient:
+            one = self.differentiable.compiled.executable()
+            return compiled_to_html(self.name, (one.graph, one.module), None)
+        pair = self.differentiable.compiled_pair(watched)
+        forward, backward = (compiled.executable() for compiled in pair)
+        return compiled_to_html(
+            self.name, (forward.graph, forward.module), (backward.graph, backward.module)
+        )
 
     def __repr__(self) -> str:
         given = ", ".join(f"{s.dtype.name}{list(s.shape)}" for s in self._inputs)

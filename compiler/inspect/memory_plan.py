@@ -116,7 +116,7 @@ class MemoryPlan:
         return {"text/plain": str(self), "image/svg+xml": self.to_svg()}
 
 
-def _outputs_of(step: ProgramStep) -> list[int]:
+def written_buffers(step: ProgramStep) -> list[int]:
     """The buffers that a step writes."""
     if isinstance(step, NestStep):
         return list(step.buffers[step.nest.n_inputs :])
@@ -140,7 +140,7 @@ def describe_memory(graph: Graph, module: Module) -> MemoryPlan:
     program, arena = module.program, module.arena
     makers: dict[int, ProgramStep] = {}
     for step in program.steps:
-        for buffer in _outputs_of(step):
+        for buffer in written_buffers(step):
             makers.setdefault(buffer, step)
     intervals = []
     for buffer, offset in arena.offsets.items():
@@ -160,7 +160,7 @@ def _describe(graph: Graph, step: ProgramStep | None, buffer: int) -> tuple[str,
     """Name, spec and family of what a buffer holds."""
     if step is None or not step.nodes:
         return f"buffer {buffer}", "", "NumPy call"
-    written = _outputs_of(step)
+    written = written_buffers(step)
     node = step.nodes[0 if isinstance(step, ControlStep) else -1]
     if len(written) == 1 or isinstance(step, HostStep):
         return (

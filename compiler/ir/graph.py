@@ -235,6 +235,21 @@ class Graph:
 
         return graph_to_svg(self)
 
+    def to_html(self) -> str:
+        """The graph as one HTML page to pan, zoom, search and click, without network.
+
+        Examples
+        --------
+        >>> import tapeline as tl
+        >>> f = tl.function(lambda x: tl.sum(x * x))
+        >>> graph = f.get_concrete_function(tl.TensorSpec([3], "float64")).graph
+        >>> graph.to_html().startswith("<!doctype html>")
+        True
+        """
+        from tapeline.compiler.inspect.page import graph_to_html  # loads codegen
+
+        return graph_to_html(self)
+
     def __repr__(self) -> str:
         return f"<graph {self.name}: {len(self.ops)} nodes, {len(self.outputs)} outputs>"
 
