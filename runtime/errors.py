@@ -12,6 +12,10 @@ class ShapeError(TapelineError, ValueError):
     """Shapes that do not fit: `a (3, 4) @ b (5, 6)`. Reshape, or fix the argument named."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An axis that a tensor does not have; like NumPy's, a ValueError and an IndexError."""
+
+
 class DTypeError(TapelineError, TypeError):
     """A dtype an op has no meaning for, such as `bitwise_and` of floats. Cast with `tl.astype`."""
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tapeline.runtime.errors import ArgumentTypeError, DTypeError, ShapeError
+from tapeline.runtime.errors import ArgumentTypeError, AxisError, DTypeError, ShapeError
 
 Shape: TypeAlias = tuple[int, ...]
 DType: TypeAlias = np.dtype[Any]
@@ -166,11 +166,9 @@ def broadcast_shapes(op_name: str, *shapes: Shape) -> Shape:
 
 
 def normalize_axis(op_name: str, axis: int, ndim: int) -> int:
-    """`axis` counted from the front; an error that names the op where there is no such axis."""
+    """`axis` counted from the front; an `AxisError` that names the op where there is none."""
     if not -ndim <= axis < ndim:
-        raise ShapeError(
-            f"{op_name}: axis {axis} is out of range for a tensor of {ndim} dimensions"
-        )
+        raise AxisError(f"{op_name}: axis {axis} is out of range for a tensor of {ndim} dimensions")
     return axis + ndim if axis < 0 else axis
 
 

@@ -99,3 +99,9 @@ def test_flip_reverses_all_axes_or_those_named(rng: np.random.Generator) -> None
     x = rng.normal(size=(2, 3))
     for axis in (None, 0, -1, (0, 1)):
         np.testing.assert_array_equal(tl.flip(tl.asarray(x), axis).numpy(), np.flip(x, axis))
+
+
+def test_an_axis_that_is_not_there_is_a_value_error_and_an_index_error() -> None:
+    for kind in (ValueError, IndexError):
+        with pytest.raises(kind, match=r"expand_dims: axis 3 is out of range"):
+            tl.expand_dims(tl.zeros((2, 2)), axis=3)

@@ -1,0 +1,44 @@
+"""The namespace of Tapeline with every function traced and compiled, to run test suites on.
+
+A suite takes `xp` where it would take `tapeline`. Functions whose results have shapes that depend on
+values stay eager: they cannot be traced.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import tapeline as tl
+
+EAGER = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
+"""What cannot be traced."""
+
+
+def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, each call of which is traced and compiled."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return tl.function(function)(*args, **kwargs)
+
+    return call
+
+
+def namespace_of(module: types.ModuleType) -> types.ModuleType:
+    """A module with the same names, its op functions traced."""
+    made = types.ModuleType(f"traced_{module.__name__}", module.__doc__)
+    for name, value in vars(module).items():
+        if isinstance(value, types.FunctionType) and value.__module__.startswith(
+            "tapeline.runtime.ops"
+        ):
+            value = value if name in EAGER else traced(value)
+        setattr(made, name, value)
+    return made
+
+
+xp = namespace_of(tl)
+xp.linalg = namespace_of(tl.linalg)  # type: ignore[attr-defined]
+xp.fft = namespace_of(tl.fft)  # type: ignore[attr-defined]
