@@ -1,7 +1,7 @@
 """The namespace of Tapeline with every function traced and compiled, to run test suites on.
 
-A suite takes `xp` where it would take `tapeline`. Functions whose results have shapes that depend on
-values stay eager: they cannot be traced.
+A suite takes `xp` where it would take `tapeline`. Functions whose results have shapes that depend
+on values stay eager: they cannot be traced.
 """
 
 from __future__ import annotations
