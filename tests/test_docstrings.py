@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-NAMESPACES = ("tapeline.nn",)
+NAMESPACES = ("tapeline.nn", "tapeline.random")
 
 
 def modules_behind(namespace: str) -> set[str]:

@@ -27,7 +27,7 @@ RUNTIME_LAYERS = (
     ("control",),
     ("recorder", "tape", "backprop", "jacobian"),
     ("variable",),
-    ("gradients", "api"),
+    ("gradients", "api", "generator", "optimizers"),
 )
 """Modules and packages of `runtime`, lowest first; a row may import itself and the rows above."""
 

@@ -1,0 +1,435 @@
+"""Numbers of the usual continuous distributions, and of Poisson's, drawn from a key.
+
+The draws that need functions such as the logarithm run the same NumPy kernel eagerly and compiled,
+so their numbers agree to the bit. Parameters that only move and scale are applied with ops, so they
+have gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tapeline.runtime.errors import ArgumentError, DTypeError
+from tapeline.runtime.op import Op, Sample, Trait, define_op
+from tapeline.runtime.operators import promote_one
+from tapeline.runtime.ops.arithmetic import add
+from tapeline.runtime.ops.axes import Array
+from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
+from tapeline.runtime.ops.exponential import EXP
+from tapeline.runtime.ops.pointwise import apply
+from tapeline.runtime.ops.random_bits import (
+    as_key,
+    bits_of,
+    check_key,
+    count_of,
+    draw_key,
+    philox,
+    split,
+)
+from tapeline.runtime.ops.shaping import broadcast_to
+from tapeline.runtime.ops.special import erf_kernel
+from tapeline.runtime.spec import DType, Shape, TensorSpec, broadcast_shapes, spec_of
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
+
+ShapeLike: TypeAlias = int | Sequence[int]
+
+_FLOAT64 = np.dtype(np.float64)
+_INT64 = np.dtype(np.int64)
+_MANTISSA_BITS = {4: 24, 8: 53}
+
+
+def float_dtype(op_name: str, dtype: npt.DTypeLike | None) -> DType:
+    """The dtype of a draw: float64 unless another float is asked for."""
+    found = chosen_dtype(op_name, dtype, _FLOAT64)
+    if found.kind != "f":
+        raise DTypeError(f"{op_name}: dtype {found} is not supported; expected a float")
+    return found
+
+
+def _units(key: Array, count: int) -> Array:
+    """Numbers from 0 up to 1, 1 left out, in double precision."""
+    return (philox(key).random_raw(count) >> np.uint64(11)) * 2.0**-53
+
+
+def _define_draw(
+    name: str,
+    function: Callable[..., Array],
+    attrs: tuple[Any, ...] = (),
+    names: tuple[str, ...] = (),
+) -> Op:
+    """An op `(key; shape, dtype, ...)`; `function(key, count, ...)` gives doubles."""
+
+    def kernel(key: Array, shape: Shape, dtype: DType, *rest: Any) -> Array:
+        return function(key, count_of(shape), *rest).reshape(shape).astype(dtype, copy=False)
+
+    def infer(key: TensorSpec, shape: Shape, dtype: DType, *rest: Any) -> TensorSpec:
+        check_key(name, key)
+        return spec_of(shape, dtype)
+
+    return define_op(
+        name,
+        kernel=kernel,
+        infer=infer,
+        attr_names=("shape", "dtype", *names),
+        vjps=(None,),
+        traits=Trait.NO_RECOMPUTE,
+        kinds="u",
+        samples=(
+            Sample((draw_key,), ((3,), _FLOAT64, *attrs)),
+            Sample((draw_key,), ((2, 3), np.dtype(np.float32), *attrs)),
+            Sample((draw_key,), ((), _FLOAT64, *attrs)),
+            Sample((draw_key,), ((0,), _FLOAT64, *attrs)),
+        ),
+    )
+
+
+def _draw(
+    op: Op, key: TensorLike, shape: ShapeLike, dtype: npt.DTypeLike | None, *rest: Any
+) -> Tensor:
+    shape = shape_argument(op.name, shape)
+    return apply(op, as_key(op.name, key), attrs=(shape, float_dtype(op.name, dtype), *rest))
+
+
+def _placed(x: Tensor, scale: Any, start: Any) -> Tensor:
+    """`x * scale + start`, without what changes nothing."""
+    if not (type(scale) in (int, float) and scale == 1):
+        x = x * as_tensor(scale, x.dtype)
+    if not (type(start) in (int, float) and start == 0):
+        x = add(x, as_tensor(start, x.dtype))
+    return x
+
+
+# --- uniform ---------------------------------------------------------------------------------
+
+
+def uniform(
+    key: TensorLike,
+    shape: ShapeLike = (),
+    low: TensorLike = 0.0,
+    high: TensorLike = 1.0,
+    *,
+    dtype: npt.DTypeLike | None = None,
+) -> Tensor:
+    """Numbers from `low` up to `high`, all equally likely.
+
+    The highest 53 bits of each random word (24 for float32) are the digits after the point.
+
+    Parameters
+    ----------
+    key : TensorLike of uint64, shape (2,)
+        The same key gives the same numbers: make a new one for each draw.
+    shape : int or sequence of int
+        Shape of the result; `low` and `high` broadcast against it.
+    low, high : TensorLike of float
+        The ends; `high` itself can come out only by rounding. They have gradients.
+    dtype : dtype-like, optional
+        float64 (the default) or float32.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.random.uniform(tl.random.key(7), 2).numpy()
+    array([0.46881749, 0.42614584])
+    """
+    dtype = float_dtype("uniform", dtype)
+    digits = _MANTISSA_BITS[dtype.itemsize]
+    words = bits_of("uniform", key, shape_argument("uniform", shape))
+    units: Tensor = cast_tensor(words >> (64 - digits), dtype) * 2.0**-digits
+    if type(low) in (int, float) and low == 0:
+        return _placed(units, high, 0)
+    return _placed(units, as_tensor(high, dtype) - as_tensor(low, dtype), low)
+
+
+# --- normal ----------------------------------------------------------------------------------
+
+
+def _normal_function(key: Array, count: int) -> Array:
+    """Two words give two numbers: radius and angle of a point in the plane (Box and Muller)."""
+    pairs = (count + 1) // 2
+    units = _units(key, 2 * pairs)
+    radius = np.sqrt(-2.0 * np.log1p(-units[0::2]))
+    angle = units[1::2] * (2.0 * math.pi)
+    points = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
+    return points.reshape(-1)[:count]
+
+
+STANDARD_NORMAL = _define_draw("standard_normal", _normal_function)
+
+
+def normal(
+    key: TensorLike,
+    shape: ShapeLike = (),
+    mean: TensorLike = 0.0,
+    deviation: TensorLike = 1.0,
+    *,
+    dtype: npt.DTypeLike | None = None,
+) -> Tensor:
+    """Numbers of the normal distribution, by Box and Muller's method.
+
+    Parameters
+    ----------
+    key : TensorLike of uint64, shape (2,)
+        The same key gives the same numbers.
+    shape : int or sequence of int
+        Shape of the result; `mean` and `deviation` broadcast against it.
+    mean, deviation : TensorLike of float
+        Mean and standard deviation. They have gradients.
+    dtype : dtype-like, optional
+        float64 (the default) or float32.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.random.normal(tl.random.key(7), 2).numpy()
+    array([-1.0059039 ,  0.50344467])
+    """
+    return _placed(_draw(STANDARD_NORMAL, key, shape, dtype), deviation, mean)
+
+
+def _inverse_erf(x: Array) -> Array:
+    """The inverse of erf for |x| < 1: Winitzki's formula, then Halley's steps."""
+    logs = np.log1p(-x * x)
+    middle = 2.0 / (math.pi * 0.147) + logs / 2.0
+    y: Array = np.copysign(np.sqrt(np.sqrt(middle * middle - logs / 0.147) - middle), x)
+    for _ in range(3):
+        error = erf_kernel(y) - x
+        slope = 2.0 / math.sqrt(math.pi) * np.exp(-y * y)
+        y = y - error / (slope + y * error)
+    return y
+
+
+def _truncated_function(key: Array, count: int, low: float, high: float) -> Array:
+    """The inverse of the distribution function, at numbers that are even between its values."""
+    first, last = math.erf(low * math.sqrt(0.5)), math.erf(high * math.sqrt(0.5))
+    place = first + (last - first) * _units(key, count)
+    inside = np.clip(place, -1.0 + 2.0**-53, 1.0 - 2.0**-53)
+    return np.asarray(np.clip(_inverse_erf(inside) * math.sqrt(2.0), low, high))
+
+
+TRUNCATED_NORMAL = _define_draw(
+    "truncated_normal", _truncated_function, (-2.0, 1.0), ("low", "high")
+)
+
+
+def truncated_normal(
+    key: TensorLike,
+    shape: ShapeLike = (),
+    mean: TensorLike = 0.0,
+    deviation: TensorLike = 1.0,
+    *,
+    low: float = -2.0,
+    high: float = 2.0,
+    dtype: npt.DTypeLike | None = None,
+) -> Tensor:
+    """Numbers of the normal distribution that lie between two bounds; the others are left out.
+
+    Parameters
+    ----------
+    key, shape, mean, deviation, dtype
+        As for `normal`; mean and deviation are those before cutting.
+    low, high : float
+        The bounds, in deviations from the mean, between -8 and 8.
+
+    Raises
+    ------
+    ArgumentError
+        If the bounds are not in order, or too far out.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> x = tl.random.truncated_normal(tl.random.key(7), 1000, low=0.0, high=1.0)
+    >>> bool(tl.min(x) >= 0.0), bool(tl.max(x) <= 1.0)
+    (True, True)
+    """
+    if not -8.0 <= low < high <= 8.0:
+        raise ArgumentError(
+            f"truncated_normal: low must be below high and both between -8 and 8, got {low} and "
+            f"{high}"
+        )
+    drawn = _draw(TRUNCATED_NORMAL, key, shape, dtype, float(low), float(high))
+    return _placed(drawn, deviation, mean)
+
+
+# --- exponential and gumbel ------------------------------------------------------------------
+
+
+def _exponential_function(key: Array, count: int) -> Array:
+    return -np.log1p(-_units(key, count))
+
+
+STANDARD_EXPONENTIAL = _define_draw("standard_exponential", _exponential_function)
+
+
+def exponential(
+    key: TensorLike,
+    shape: ShapeLike = (),
+    scale: TensorLike = 1.0,
+    *,
+    dtype: npt.DTypeLike | None = None,
+) -> Tensor:
+    """Numbers of the exponential distribution.
+
+    Parameters
+    ----------
+    key, shape, dtype
+        As for `normal`.
+    scale : TensorLike of float
+        The mean, one over the rate. It has a gradient.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.random.exponential(tl.random.key(7), 2).numpy()
+    array([0.6326496 , 0.55537999])
+    """
+    return _placed(_draw(STANDARD_EXPONENTIAL, key, shape, dtype), scale, 0)
+
+
+def _gumbel_function(key: Array, count: int) -> Array:
+    """-log of an exponential number; half a step keeps it finite."""
+    return -np.log(-np.log(_units(key, count) + 2.0**-54))
+
+
+STANDARD_GUMBEL = _define_draw("standard_gumbel", _gumbel_function)
+
+
+def gumbel(key: TensorLike, shape: ShapeLike = (), *, dtype: npt.DTypeLike | None = None) -> Tensor:
+    """Numbers of the Gumbel distribution, that of the largest of many; parameters as for `normal`.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.random.gumbel(tl.random.key(7), 2).numpy()
+    array([0.27767664, 0.15902662])
+    """
+    return _draw(STANDARD_GUMBEL, key, shape, dtype)
+
+
+# --- gamma, beta and poisson -----------------------------------------------------------------
+
+
+def _define_rejection(
+    name: str, function: Callable[[np.random.Generator, Array], Array], result: DType | None
+) -> Op:
+    """An op `(key, parameter)` with one number for each element of the parameter."""
+
+    def kernel(key: Array, parameter: Array) -> Array:
+        generator = np.random.Generator(philox(key))
+        numbers = np.asarray(function(generator, parameter.astype(np.float64, order="C")))
+        return numbers.astype(result or parameter.dtype, copy=False)
+
+    def infer(key: TensorSpec, parameter: TensorSpec) -> TensorSpec:
+        check_key(name, key)
+        return spec_of(parameter.static_shape, result or parameter.dtype)
+
+    return define_op(
+        name,
+        kernel=kernel,
+        infer=infer,
+        n_inputs=2,
+        vjps=(None, None),
+        traits=Trait.NO_RECOMPUTE,
+        kinds="f",
+        domain=(0.5, 3.0),
+        samples=tuple(Sample((draw_key, shape)) for shape in ((3,), (2, 3), (), (0,))),
+    )
+
+
+GAMMA = _define_rejection("gamma", lambda generator, x: generator.standard_gamma(x), None)
+POISSON = _define_rejection("poisson", lambda generator, x: generator.poisson(x), _INT64)
+
+
+def _spread_parameter(op: Op, parameter: TensorLike, shape: ShapeLike | None) -> Tensor:
+    tensor = promote_one(EXP, as_tensor(parameter, argument=op.name))
+    if shape is None:
+        return tensor
+    wanted = shape_argument(op.name, shape)
+    return broadcast_to(tensor, broadcast_shapes(op.name, tensor.shape, wanted))
+
+
+def gamma(
+    key: TensorLike,
+    concentration: TensorLike,
+    shape: ShapeLike | None = None,
+    scale: TensorLike = 1.0,
+) -> Tensor:
+    """Numbers of the gamma distribution, by the method of NumPy's generators.
+
+    Parameters
+    ----------
+    key : TensorLike of uint64, shape (2,)
+        The same key gives the same numbers.
+    concentration : TensorLike of float
+        The shape parameter, above 0. It has no gradient.
+    shape : int or sequence of int, optional
+        Shape of the result, by default that of `concentration`, which broadcasts against it.
+    scale : TensorLike of float
+        What the numbers are multiplied by; it has a gradient.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> x = tl.random.gamma(tl.random.key(7), [1.0, 5.0], (1000, 2))
+    >>> tl.round(tl.mean(x, axis=0)).numpy()
+    array([1., 5.])
+    """
+    parameter = _spread_parameter(GAMMA, concentration, shape)
+    return _placed(apply(GAMMA, as_key("gamma", key), parameter), scale, 0)
+
+
+def beta(key: TensorLike, a: TensorLike, b: TensorLike, shape: ShapeLike | None = None) -> Tensor:
+    """Numbers from 0 to 1 of the beta distribution: the share of one of two gamma numbers.
+
+    Parameters
+    ----------
+    key : TensorLike of uint64, shape (2,)
+        The same key gives the same numbers.
+    a, b : TensorLike of float
+        Both parameters, above 0; they broadcast and have no gradient.
+    shape : int or sequence of int, optional
+        Shape of the result, by default that of the parameters.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> x = tl.random.beta(tl.random.key(7), 2.0, 2.0, 1000)
+    >>> abs(tl.mean(x).item() - 0.5) < 0.03
+    True
+    """
+    keys = split(key)
+    first, second = as_tensor(a, argument="beta: a"), as_tensor(b, argument="beta: b")
+    common = broadcast_shapes("beta", first.shape, second.shape)
+    wanted = common if shape is None else shape
+    x, y = gamma(keys[0], first, wanted), gamma(keys[1], second, wanted)
+    return x / (x + y)
+
+
+def poisson(key: TensorLike, rate: TensorLike, shape: ShapeLike | None = None) -> Tensor:
+    """Counts of the Poisson distribution, by the method of NumPy's generators.
+
+    Parameters
+    ----------
+    key : TensorLike of uint64, shape (2,)
+        The same key gives the same numbers.
+    rate : TensorLike of float
+        The mean count, at least 0.
+    shape : int or sequence of int, optional
+        Shape of the result, by default that of `rate`, which broadcasts against it.
+
+    Returns
+    -------
+    Tensor of int64
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.random.poisson(tl.random.key(7), 4.0, 1000).dtype
+    dtype('int64')
+    """
+    return apply(POISSON, as_key("poisson", key), _spread_parameter(POISSON, rate, shape))
