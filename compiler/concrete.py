@@ -245,6 +245,11 @@ class ConcreteFunction:
             self.name, (forward.graph, forward.module), (backward.graph, backward.module)
         )
 
+    def _repr_html_(self) -> str:
+        from tapeline.compiler.inspect.notebook import concrete_html  # loads codegen
+
+        return concrete_html(self)
+
     def __repr__(self) -> str:
         given = ", ".join(f"{s.dtype.name}{list(s.shape)}" for s in self._inputs)
         return f"<concrete function {self.name}({given}) -> {self.structured_outputs}>"

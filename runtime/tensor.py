@@ -172,6 +172,11 @@ class Tensor:
         text = np.array2string(value, prefix="tl.Tensor(")
         return f"tl.Tensor({text}, {tail})"
 
+    def _repr_html_(self) -> str | None:
+        from tapeline.runtime.display import array_html  # for notebooks only
+
+        return array_html("Tensor", self._value) if type(self._value) is _ndarray else None
+
     # Copies
 
     def __copy__(self) -> Tensor:

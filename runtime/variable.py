@@ -139,6 +139,11 @@ class Variable:
         text = np.array2string(self._value, prefix="tl.Variable(")
         return f"tl.Variable({text}, shape={self.shape}, dtype={self.dtype}{name})"
 
+    def _repr_html_(self) -> str:
+        from tapeline.runtime.display import array_html  # for notebooks only
+
+        return array_html(f"Variable {self._name or ''}".rstrip(), self._value)
+
     # Writing
 
     def assign(self, value: TensorLike) -> Variable:

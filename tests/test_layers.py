@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 RUNTIME_LAYERS = (
     ("errors",),
-    ("spec", "dtypes", "device", "constants"),
+    ("spec", "dtypes", "device", "constants", "display"),
     ("op",),
     ("record",),
     ("tensor", "nest", "ranges"),

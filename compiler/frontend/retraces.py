@@ -130,6 +130,11 @@ class Explanation(Sequence[TraceRecord]):
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        from tapeline.compiler.inspect.notebook import explanation_html  # loads codegen
+
+        return explanation_html(self)
+
 
 def _cut(line: str, limit: int = 80) -> str:
     return line if len(line) <= limit else line[: limit - 3] + "..."

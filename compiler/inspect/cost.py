@@ -71,6 +71,11 @@ class Cost(Sequence[KernelCost]):
     def __repr__(self) -> str:
         return f"<cost of {self.name}: {self.flops} flops, {self.nbytes} bytes>"
 
+    def _repr_html_(self) -> str:
+        from tapeline.compiler.inspect.notebook import cost_html  # it imports this module
+
+        return cost_html(self)
+
     def __str__(self) -> str:
         lines = [
             f"cost of {self.name}: {count_text(self.flops)}flop, {bytes_text(self.nbytes)} moved, "

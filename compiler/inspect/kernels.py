@@ -69,6 +69,11 @@ class KernelList(Sequence[KernelInfo]):
     def __repr__(self) -> str:
         return f"<kernels of {self.name}: {len(self)}>"
 
+    def _repr_html_(self) -> str:
+        from tapeline.compiler.inspect.notebook import kernels_html  # it imports this module
+
+        return kernels_html(self)
+
     def __str__(self) -> str:
         counts = Counter(kernel.kind for kernel in self._kernels)
         parts = [f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items()]

@@ -250,6 +250,11 @@ class Graph:
 
         return graph_to_html(self)
 
+    def _repr_html_(self) -> str:
+        from tapeline.compiler.inspect.notebook import graph_frame  # loads codegen
+
+        return graph_frame(self)
+
     def __repr__(self) -> str:
         return f"<graph {self.name}: {len(self.ops)} nodes, {len(self.outputs)} outputs>"
 
