@@ -37,6 +37,6 @@ def range(*bounds: Any) -> builtins.range:
     ...         y = y * x
     ...     return y
     >>> power(tl.asarray(3.0), tl.asarray(4))
-    tl.Tensor(81.0, shape=(), dtype=float64)
+    tl.Tensor(81., shape=(), dtype=float64)
     """
     return builtins.range(*[operator.index(bound) for bound in bounds])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -66,21 +66,41 @@ def _enumerate(items: Any, start: Any = 0) -> Any:
     found = sequence_of(items)
     if found is None:
         return builtins.enumerate(items, start)
-    return _derived(found, lambda k: (start + k, found.item(k)))
+    made = _derived(found, lambda k: (start + k, found.item(k)))
+    of_rows = found.of_rows
+    if of_rows is not None:
+        made.rows = found.rows
+        made.of_rows = lambda k, parts: (start + k, of_rows(k, parts))
+    return made
 
 
 def _zip(*items: Any, strict: bool = False) -> Any:
     if not any(sequence_of(x) is not None for x in items):
         return builtins.zip(*items, strict=strict)
-    found = [any_sequence(x) for x in items]
-    if any(x is None for x in found):
+    found = [x for x in map(any_sequence, items) if x is not None]
+    if len(found) < len(items):
         return builtins.zip(*items, strict=strict)
-    counts = [x.count for x in found if x is not None]
-    is_long = all(x is not None and x.is_long_range for x in found)
-    made = Sequence(shortest(counts), lambda k: tuple([x.item(k) for x in found]), is_long)  # type: ignore[union-attr]  # checked above
+    counts = [x.count for x in found]
+    is_long = all(x.is_long_range for x in found)
+    made = Sequence(shortest(counts), lambda k: tuple([x.item(k) for x in found]), is_long)
+    if all(count == counts[0] for count in counts if isinstance(counts[0], int)):
+        made.rows = tuple([row for x in found for row in x.rows])
+        made.of_rows = lambda k, parts: tuple(_parts_of(found, k, parts))
     if strict and len({c for c in counts if isinstance(c, int)}) > 1:
         raise ValueError("zip() arguments have different lengths")
     return made
+
+
+def _parts_of(found: list[Sequence], index: Any, parts: list[Any]) -> Iterator[Any]:
+    """The item of each sequence, from the parts of the tensors of all of them."""
+    start = 0
+    for sequence in found:
+        stop = start + len(sequence.rows)
+        if sequence.of_rows is None:
+            yield sequence.item(index)
+        else:
+            yield sequence.of_rows(index, parts[start:stop])
+        start = stop
 
 
 def _reversed(items: Any) -> Any:

@@ -82,6 +82,12 @@ def conversion_of(function: FunctionType) -> Conversion:
         return _conversions.setdefault(id(code), made)
 
 
+def reason_of(code: CodeType) -> str | None:
+    """Why a code object was not converted; None if it was, or nobody asked for it."""
+    found = _conversions.get(id(code))
+    return None if found is None or found.code is not None else found.reason
+
+
 def _convert(function: FunctionType) -> Conversion:
     code = function.__code__
     names = tuple(dict.fromkeys(names_of(code)))

@@ -10,10 +10,11 @@ from typing import Any
 
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.convert.blocktrace import RaisedError
+from tapeline.compiler.frontend.convert.conversion import reason_of
 from tapeline.compiler.frontend.convert.operators import Operators
 from tapeline.compiler.frontend.convert.reads import Reads
 from tapeline.compiler.frontend.location import is_library_code
-from tapeline.runtime.errors import UndefinedVariableError
+from tapeline.runtime.errors import SymbolicTensorError, UndefinedVariableError
 
 _VARIABLE = re.compile(r"variable '(\w+)'|name '(\w+)'")
 
@@ -42,6 +43,12 @@ def run_converted(
         if shown is None:
             raise error.with_traceback(trace) from error.__cause__
         raise UndefinedVariableError(shown).with_traceback(trace) from None
+    except SymbolicTensorError as error:
+        reason = _why_unconverted(error.__traceback__)
+        trace = users_traceback(error.__traceback__)
+        if reason is None:
+            raise error.with_traceback(trace) from error.__cause__
+        raise SymbolicTensorError(f"{error}. {reason}").with_traceback(trace) from None
     except Exception as error:
         raise error.with_traceback(users_traceback(error.__traceback__)) from error.__cause__
 
@@ -52,6 +59,19 @@ def _explain(error: NameError, reads: Reads) -> str | None:
     name = (found.group(1) or found.group(2)) if found else None
     reason = reads.poisoned.get(name or "")
     return None if reason is None else f"the variable {name!r} may be undefined here: {reason}"
+
+
+def _why_unconverted(trace: TracebackType | None) -> str | None:
+    """Why the user's function in which an error arose was traced as it is."""
+    found: CodeType | None = None
+    while trace is not None:
+        if not is_library_code(trace.tb_frame.f_code):
+            found = trace.tb_frame.f_code
+        trace = trace.tb_next
+    reason = None if found is None else reason_of(found)
+    if found is None or reason is None:
+        return None
+    return f"The control flow of {found.co_qualname} stays Python, because {reason}"
 
 
 def users_traceback(trace: TracebackType | None) -> TracebackType | None:

@@ -7,7 +7,6 @@ of a list, a tensor of outside), or gives a wider type, it is traced again with 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,7 +80,17 @@ def repeat_for(
     if isinstance(count, int) and count <= UNROLLED and not items.is_explicit:
         unroll((items.item(k) for k in range(count)), test, body, state)
         return True
-    _counted(items, test, body, state, what).run()
+    loop = _counted(items, test, body, state, what)
+    try:
+        loop.trace()
+    except _DriftError as error:
+        if test is not None or not isinstance(count, int) or count < 2 or error.is_tensor:
+            raise
+        # a variable such as `last = None` has its lasting type after one round
+        body(items.item(0))
+        loop = _counted(items.after_first(), test, body, state, what)
+        loop.trace()
+    loop.finish()
     return True
 
 
@@ -128,10 +137,18 @@ def _counted(
     loop.runs_once = isinstance(count, int) and count > 0
     if isinstance(count, int):
         loop.limit = count
+        if items.of_rows is not None and test is None:
+            loop.rows, loop.row_body = items.rows, _row_body(items, body)
     else:
         loop.index_test = lambda index: index < count
     loop.index_body = lambda index: body(items.item(index))
     return loop
+
+
+def _row_body(items: Sequence, body: Callable[[Any], None]) -> Callable[[Any, list[Any]], None]:
+    of_rows = items.of_rows
+    assert of_rows is not None
+    return lambda index, parts: body(of_rows(index, parts))
 
 
 def _roll_range(
@@ -166,6 +183,12 @@ def _roll_range(
     return True
 
 
+class _DriftError(TracingError):
+    """A variable does not keep its type; `is_tensor` says whether it is a tensor at the start."""
+
+    is_tensor = False
+
+
 @dataclass(slots=True, eq=False)
 class _Carried:
     """One value that goes round: where it lives, and the spec of each of its tensors."""
@@ -194,6 +217,9 @@ class _Loop:
     what: str
     is_counted: bool = False
     runs_once: bool = False
+    rows: tuple[Tensor, ...] = ()
+    """Tensors of which each round takes one part, for `row_body` instead of `index_body`."""
+    row_body: Callable[[Any, list[Any]], None] | None = None
     limit: int | None = None
     """How many rounds there are at most, where that is known."""
     index_test: Callable[[Any], Any] = field(default=lambda _: True)
@@ -292,7 +318,14 @@ class _Loop:
 
     def _run_body(self, graph: CapturingGraph) -> None:
         index = self._enter(graph, self.body_inputs, True)
-        if self.is_counted:
+        if self.row_body is not None:
+            parts = []
+            for row in self.rows:
+                node = graph.add_placeholder(spec_of(row.shape[1:], row.dtype), "row")
+                self.body_inputs.append(node)
+                parts.append(graph.tensor(node))
+            self.row_body(index, parts)
+        elif self.is_counted:
             self.index_body(index)
         else:
             self.body()
@@ -421,11 +454,13 @@ class _Loop:
 
     def _drift(self, name: str, before: str, after: str) -> TracingError:
         shown = "the result of the function" if name == RESULT else f"the variable {name!r}"
-        return TracingError(
+        error = _DriftError(
             f"{self.what} depends on a tensor, and {shown} is {before} before a round and "
             f"{after} after it; it must keep its type: give it its lasting dtype and shape "
             "before the loop"
         )
+        error.is_tensor = before.startswith("a tensor")
+        return error
 
     def _settle_places(self, by_place: dict[Any, _Carried]) -> bool:
         """The same for items, attributes, tensors of outside and Variables."""
@@ -439,6 +474,9 @@ class _Loop:
             else:
                 is_settled &= self._meet(item, value)
         for cell, node in traced.cells.values():
+            if any(cell is row for row in self.rows):
+                self.rows, self.row_body = (), None  # its parts are to be read as they are then
+                is_settled = False
             item = by_place.get(("cell", id(cell)))
             if item is None:
                 self._carry(cell, "a tensor", cell)
@@ -475,7 +513,7 @@ class _Loop:
             outputs.append(graph.add(get_op("add"), (index, one)))
             initial.append(as_tensor(0, _INT))
             joined.append(Joined(spec_of((), _INT), int))
-        inputs = itertools.chain(self.body_inputs[1 if self.is_counted else 0 :])
+        inputs = iter(self.body_inputs[1 if self.is_counted else 0 :])
         for item in self.carried:
             after = self.after.get(_identity(item.place))
             for k, wanted in enumerate(item.wanted):
@@ -499,6 +537,7 @@ class _Loop:
             outputs,
             initial,
             self.limit,
+            self.rows,
         )
         tensors = iter(
             [mark_weak(t, w.weak) for t, w in zip(results, joined, strict=True)][

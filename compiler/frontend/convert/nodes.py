@@ -123,17 +123,20 @@ def apply_while(
     outputs: Sequence[int],
     initial: Sequence[Tensor],
     limit: int | None = None,
+    rows: Sequence[Tensor] = (),
 ) -> list[Tensor]:
     """The variables of a loop when its test fails; `placeholders` are theirs in both graphs.
 
-    A `limit` says how many rounds there are at most; then the test need not count.
+    A `limit` says how many rounds there are at most; then the test need not count, and the last
+    placeholders of the body are the parts of `rows` for a round.
     """
     graphs, operands = _line_up((test, body), placeholders, ([condition], outputs))
     if limit is not None:
         is_always = constant_truth(test, condition)
         op = make_scan_op(graphs[1], None if is_always else graphs[0])
-        attrs = (len(outputs), 0, limit, False)
-        return list(bind(op, (as_tensor(limit, np.int64), *initial, *operands), attrs))[1:]
+        attrs = (len(outputs), len(rows), limit, False)
+        inputs = (as_tensor(limit, np.int64), *initial, *rows, *operands)
+        return list(bind(op, inputs, attrs))[1:]
     return _as_list(bind(make_while_op(*graphs), (*initial, *operands)))
 
 

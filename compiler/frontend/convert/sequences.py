@@ -11,7 +11,7 @@ from typing import Any
 from tapeline.compiler.frontend.convert.state import is_symbolic
 from tapeline.runtime.errors import TracingError
 from tapeline.runtime.ops.selection import maximum, minimum, where
-from tapeline.runtime.tensor import as_tensor
+from tapeline.runtime.tensor import Tensor, as_tensor
 
 LONG = 64
 """Ranges of Python numbers up to this length are unrolled."""
@@ -30,6 +30,10 @@ class Sequence:
         Whether it is a `range` of Python numbers that is better not unrolled.
     is_explicit : bool
         Whether the user asks for a loop in the graph.
+    rows : sequence of Tensor
+        Tensors of which an item takes the part at its index along the first axis.
+    of_rows : callable, optional
+        The item for an index and those parts; it is a cheaper way to the same as `item`.
     """
 
     def __init__(
@@ -38,11 +42,26 @@ class Sequence:
         item: Callable[[Any], Any],
         is_long_range: bool = False,
         is_explicit: bool = False,
+        rows: tuple[Tensor, ...] = (),
+        of_rows: Callable[[Any, list[Any]], Any] | None = None,
     ) -> None:
+        self.rows = rows
+        self.of_rows = of_rows
         self.count = count
         self.item = item
         self.is_long_range = is_long_range
         self.is_explicit = is_explicit
+
+    def after_first(self) -> Sequence:
+        """The same without the first item."""
+        of_rows = self.of_rows
+        return Sequence(
+            self.count - 1,
+            lambda k: self.item(k + 1),
+            is_explicit=True,
+            rows=tuple([row[1:] for row in self.rows]),
+            of_rows=None if of_rows is None else lambda k, parts: of_rows(k + 1, parts),
+        )
 
     def __iter__(self) -> Iterator[Any]:
         if not isinstance(self.count, int):
@@ -74,7 +93,12 @@ def tensor_items(x: Any) -> Sequence:
     tensor = as_tensor(x)
     if not tensor.shape:
         raise TypeError("iteration over a 0-d tensor")
-    return Sequence(tensor.shape[0], lambda k: tensor[k])
+    return Sequence(
+        tensor.shape[0],
+        lambda k: tensor[k],
+        rows=(tensor,),
+        of_rows=lambda _, parts: parts[0],
+    )
 
 
 def any_sequence(x: Any) -> Sequence | None:

@@ -443,6 +443,53 @@ def test_type_that_drifts_in_a_loop_is_named(change: Callable[[Any], Any], messa
         f(tl.asarray(1.0))
 
 
+def test_variable_that_begins_as_none() -> None:
+    def f(x: Any) -> Any:
+        last: Any = None
+        total = 0.0
+        for v in x:
+            if last is not None:
+                total = total + v * last
+            last = v
+        return total + last
+
+    same(f, np.arange(100.0), np.arange(3.0))
+
+
+def test_rows_written_in_the_loop_are_read_as_they_are_then() -> None:
+    def f(x0: Any) -> Any:
+        x = x0 * 1
+        total = 0.0
+        k = 0
+        for v in x:
+            if k < 99:
+                x[k + 1] = v + x[k + 1]
+            k = k + 1
+            total = total + v
+        return total
+
+    same(f, np.arange(100.0))
+
+
+def test_gradient_through_rows_with_a_break() -> None:
+    def f(x: Any) -> Any:
+        total = 0.0
+        for i, (a, b) in enumerate(zip(x, x * 2, strict=True)):
+            if total > 50:
+                break
+            total = total * 0.9 + a * b + i
+        return total
+
+    slopes = []
+    for function in (f, tl.function(f)):
+        x = tl.asarray(np.linspace(0, 1, 80))
+        with tl.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        slopes.append(tape.gradient(y, x).numpy())
+    np.testing.assert_allclose(slopes[1], slopes[0], rtol=1e-12)
+
+
 def test_list_that_grows_in_a_loop_over_a_tensor_is_refused_and_kept() -> None:
     kept: list[Any] = []
 
@@ -469,7 +516,7 @@ def test_condition_of_many_elements_is_ambiguous() -> None:
 def test_function_without_source_says_so_at_the_branch() -> None:
     scope: dict[str, Any] = {}
     exec(compile("def f(x):\n    return 1 if x else 2\n", "<nowhere>", "exec"), scope)
-    with pytest.raises(SymbolicTensorError):
+    with pytest.raises(SymbolicTensorError, match="stays Python, because there is no source"):
         tl.function(scope["f"])(tl.asarray(1.0))
 
 
