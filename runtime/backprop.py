@@ -20,6 +20,7 @@ import numpy as np
 
 from tapeline.runtime.dispatch import BUSY, GUARDED, STATE, guarding
 from tapeline.runtime.errors import ArgumentError, GradientError, ShapeError
+from tapeline.runtime.indexed_slices import densified
 from tapeline.runtime.op import OUT, Op
 from tapeline.runtime.record import JointNode, Node, PickNode, TapeSet, new_pick, source_nodes
 from tapeline.runtime.spec import DType, Shape
@@ -82,7 +83,7 @@ def _mode_of(space: VSpace, ident: int) -> int:
     active = STATE.active
     if space is not TENSOR_SPACE:
         return _FOREIGN
-    if STATE.handler is not None or (active is not None and ident in active.ids):
+    if STATE.sparse or STATE.handler is not None or (active is not None and ident in active.ids):
         return _TENSORS
     return _RAW if active is None else _MIXED
 
@@ -276,7 +277,7 @@ class _Walk:
             return cts, node.saved
         if self.mode == _MIXED and self.is_private(node, cts):
             return [ct._value if type(ct) is Tensor else ct for ct in cts], node.saved
-        return [as_cotangent(ct) for ct in cts], _lift(node)
+        return [as_cotangent(densified(ct)) for ct in cts], _lift(node)
 
     def is_private(self, node: Node, cts: list[Any]) -> bool:
         """Whether no other tape could record what the rules of the node do."""
@@ -335,6 +336,7 @@ def imperative_grad(
     sources: Sequence[Any],
     output_gradients: Sequence[Any] | None = None,
     unconnected_gradients: Unconnected = "none",
+    sparse: bool = False,
 ) -> list[Any]:
     """The gradients of the sum of the targets with respect to each source.
 
@@ -350,6 +352,8 @@ def imperative_grad(
         One cotangent, or None for ones, per target.
     unconnected_gradients : "none" or "zero"
         What stands for the gradient of a source that no target depends on.
+    sparse : bool
+        Whether the gradient of rows that were looked up in a source comes as `IndexedSlices`.
 
     Returns
     -------
@@ -370,7 +374,7 @@ def imperative_grad(
     seeds = _seeds(space, targets, output_gradients)
     own = tape.begin_walk()
     try:
-        found = walk_from(space, own, source_nodes(own, sources), seeds)
+        found = walk_from(space, own, source_nodes(own, sources), seeds, sparse)
     finally:
         tape.end_walk()
     if unconnected_gradients == "zero":
@@ -386,17 +390,18 @@ def walk_from(
     own: TapeSet,
     nodes: Sequence[Node | None],
     seeds: Sequence[tuple[Node, Any]],
+    sparse: bool = False,
 ) -> list[Any]:
     """The cotangent, or None, of each of the nodes, for these cotangents of the targets."""
     wanted: dict[Node | None, Any] = dict.fromkeys(nodes)
-    before = STATE.masked
-    STATE.masked = False
+    before = STATE.masked, STATE.sparse
+    STATE.masked, STATE.sparse = False, sparse
     _Walk().run(space, own, wanted, seeds)
     if STATE.masked and GUARDED[0] and space is TENSOR_SPACE and _any_nan(wanted):
         wanted = dict.fromkeys(nodes)
         with guarding(), np.errstate(all="ignore"):
             _Walk().run(space, own, wanted, seeds)
-    STATE.masked = STATE.masked or before
+    STATE.masked, STATE.sparse = STATE.masked or before[0], before[1]
     found: list[Any] = []
     for node in nodes:
         part = wanted[node]

@@ -83,6 +83,8 @@ class State(threading.local):
     """The open tapes in order of entry, whether they record now or not."""
     stopped: int
     """Depth of `stop_recording` blocks."""
+    sparse: bool
+    """Whether the present walk takes `IndexedSlices` for cotangents of look-ups."""
     masked: bool
     """Whether a gradient rule of the present walk made exact zeros or infinities."""
 
@@ -91,7 +93,7 @@ class State(threading.local):
         self.active = None
         self.open = ()
         self.stopped = 0
-        self.masked = False
+        self.masked = self.sparse = False
 
 
 STATE = State()

@@ -251,6 +251,7 @@ class GradientTape(Tape):
         sources: Any,
         output_gradients: Any = None,
         unconnected_gradients: Unconnected = "none",
+        sparse: bool = False,
     ) -> Any:
         """The gradient of the sum of the targets with respect to each source.
 
@@ -264,6 +265,9 @@ class GradientTape(Tape):
             One cotangent, or None for ones, per target.
         unconnected_gradients : "none" or "zero"
             What stands for the gradient of a source that no target depends on.
+        sparse : bool
+            Whether the gradient of a source that only rows were taken from, such as a table of
+            embeddings, comes as `IndexedSlices`.
 
         Returns
         -------
@@ -277,7 +281,7 @@ class GradientTape(Tape):
         """
         if type(target) is type(sources) is Tensor and output_gradients is None:
             return imperative_grad(
-                TENSOR_SPACE, self, [target], [sources], None, unconnected_gradients
+                TENSOR_SPACE, self, [target], [sources], None, unconnected_gradients, sparse
             )[0]
         flat_sources = _flat_tensors("sources", sources)
         flat_targets = [target] if type(target) is Tensor else _flat_tensors("target", target)
@@ -285,14 +289,25 @@ class GradientTape(Tape):
         if output_gradients is not None:
             cotangents = _flat_cotangents(target, output_gradients)
         found = imperative_grad(
-            TENSOR_SPACE, self, flat_targets, flat_sources, cotangents, unconnected_gradients
+            TENSOR_SPACE,
+            self,
+            flat_targets,
+            flat_sources,
+            cotangents,
+            unconnected_gradients,
+            sparse,
         )
         if flat_sources is sources:
             return found if type(sources) is list else tuple(found)
         return found[0] if type(sources) is Tensor else nest.unflatten(sources, found)
 
     def jacobian(
-        self, target: Any, sources: Any, unconnected_gradients: Unconnected = "none"
+        self,
+        target: Any,
+        sources: Any,
+        unconnected_gradients: Unconnected = "none",
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
     ) -> Any:
         """All derivatives of the target with respect to each source.
 
@@ -304,6 +319,9 @@ class GradientTape(Tape):
             As for `gradient`.
         unconnected_gradients : "none" or "zero"
             What stands for the Jacobian by a source that the target does not depend on.
+        parallel_iterations, experimental_use_pfor
+            Taken from programs written for TensorFlow. As there, a tape must be persistent where
+            the latter is false, unless in a compiled function.
 
         Returns
         -------
@@ -326,12 +344,18 @@ class GradientTape(Tape):
         array([[2., 0.],
                [0., 4.]])
         """
+        self._require_persistence(experimental_use_pfor)
         flat = _flat_tensors("sources", sources)
         found = tape_jacobian(self, as_tensor(target), flat, unconnected_gradients)
         return nest.unflatten(sources, found)
 
     def batch_jacobian(
-        self, target: Any, source: Any, unconnected_gradients: Unconnected = "none"
+        self,
+        target: Any,
+        source: Any,
+        unconnected_gradients: Unconnected = "none",
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
     ) -> Any:
         """All derivatives of each row of the target with respect to the same row of the source.
 
@@ -345,6 +369,8 @@ class GradientTape(Tape):
             As for `gradient`.
         unconnected_gradients : "none" or "zero"
             What stands for the result if the target does not depend on the source.
+        parallel_iterations, experimental_use_pfor
+            As for `jacobian`.
 
         Returns
         -------
@@ -357,7 +383,15 @@ class GradientTape(Tape):
         TapeError
             (a RuntimeError) if the tape was used already and is not persistent.
         """
+        self._require_persistence(experimental_use_pfor)
         return tape_batch_jacobian(self, as_tensor(target), source, unconnected_gradients)
+
+    def _require_persistence(self, is_vectorized: bool) -> None:
+        self._require("jacobian")
+        if not is_vectorized and not self.persistent and STATE.handler is None:
+            raise TapeError(
+                "jacobian: experimental_use_pfor=False needs GradientTape(persistent=True)"
+            )
 
     def export(self) -> list[TapeEntry]:
         """What the tape holds now, oldest first: each op with its inputs and what it keeps."""

@@ -16,10 +16,12 @@ import numpy.typing as npt
 
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import DTypeError, ShapeError
+from tapeline.runtime.indexed_slices import IndexedSlices, scatter
 from tapeline.runtime.record import EMPTY, Node, meet, new_leaf
 from tapeline.runtime.spec import DType, Shape
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
 
+_SCATTERS: dict[Any, np.ufunc] = {operator.add: np.add, operator.sub: np.subtract}
 _next_serial: Callable[[], int] = count(1).__next__
 
 
@@ -119,12 +121,21 @@ class Variable:
             return wrap(value)
         node = self._node
         if self._trainable:
-            for tape in STATE.open:
-                if tape.watch_accessed_variables and tape._own.ids[0] not in node.tapes.ids:
-                    tape.watch_variable(self)
+            self._tell_tapes()
         tapes = node.tapes
         is_known = tapes is active or meet(tapes, active) is not None
         return wrap(value, node if is_known else None)
+
+    def value(self) -> Tensor:
+        """As `read_value`, under TensorFlow's name."""
+        return self.read_value()
+
+    def _tell_tapes(self) -> None:
+        """Let the open tapes watch it that do so by themselves."""
+        ids = self._node.tapes.ids
+        for tape in STATE.open:
+            if tape.watch_accessed_variables and tape._own.ids[0] not in ids:
+                tape.watch_variable(self)
 
     __tapeline_tensor__ = read_value
 
@@ -186,8 +197,12 @@ class Variable:
     def _update(
         self, function: Callable[[Any, Any], Any], delta: TensorLike, what: str
     ) -> Variable:
-        tensor = self._operand(delta, what)
         handler = STATE.handler
+        if type(delta) is IndexedSlices and handler is None:
+            return self._scatter(_SCATTERS[function], delta, what)
+        tensor = self._operand(delta, what)
+        if self._trainable and STATE.active is not None:
+            self._tell_tapes()
         value = self._value if handler is None else wrap(handler.read_variable(self))
         try:
             new = function(value, tensor._value if handler is None else tensor)
@@ -202,6 +217,18 @@ class Variable:
             handler.assign_variable(self, new)
         else:
             self._value = np.asarray(new)
+        return self
+
+    def _scatter(self, ufunc: np.ufunc, slices: IndexedSlices, what: str) -> Variable:
+        """Update the rows that the slices name."""
+        if slices.dense_shape != self.shape or slices.dtype is not self.dtype:
+            raise ShapeError(
+                f"{what}: rows of a {slices.dtype} array of shape {slices.dense_shape} for "
+                f"{self._label()} of dtype {self.dtype} and shape {self.shape}"
+            )
+        if self._trainable and STATE.active is not None:
+            self._tell_tapes()
+        self._value = scatter(self._value, slices, ufunc)
         return self
 
     def _operand(self, value: TensorLike, what: str) -> Tensor:

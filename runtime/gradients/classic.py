@@ -19,7 +19,6 @@ from tapeline.runtime.gradients.parameters import (
     watch_float,
 )
 from tapeline.runtime.ops.cast import identity
-from tapeline.runtime.recorder import Tape
 from tapeline.runtime.tape import pop_tape, push_new_tape
 from tapeline.runtime.tensor import Tensor, as_tensor
 
@@ -80,9 +79,11 @@ def make_vjp(
         _reject_keywords(kwargs)
         positions = positions_of("make_vjp", f, params, len(args))
         values = list(args)
+        sources = _take_arguments(values, positions)
         tape = push_new_tape(persistent=persistent)
         try:
-            sources = _watch_arguments(tape, values, positions)
+            for source in sources:
+                watch_float(tape, source)
             result = f(*values)
             if result is None:
                 _reject_none(f)
@@ -98,13 +99,11 @@ def make_vjp(
     return with_vjp
 
 
-def _watch_arguments(tape: Tape, values: list[Any], positions: Sequence[int]) -> list[Tensor]:
-    """Make tensors of the arguments at these positions, in place; return them, watched."""
+def _take_arguments(values: list[Any], positions: Sequence[int]) -> list[Tensor]:
+    """Make tensors of the arguments at these positions, in place, and return them."""
     taken: set[int] = set()
     for position in dict.fromkeys(positions):
         values[position] = source_tensor("make_vjp", values[position], taken)
-    for position in positions:
-        watch_float(tape, values[position])
     return [values[position] for position in positions]
 
 

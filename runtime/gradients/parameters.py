@@ -88,9 +88,10 @@ def watch_float(tape: Tape, tensor: Tensor) -> None:
 def source_tensor(caller: str, value: Any, taken: set[int]) -> Tensor:
     """The argument as a tensor of its own; a tensor that is passed twice counts as two."""
     tensor = as_tensor(value, None, caller)
-    if id(tensor) in taken:
+    key = id(tensor if tensor._node is None else tensor._node)
+    if key in taken:
         tensor = identity(tensor)
-    taken.add(id(tensor))
+    taken.add(key)
     return tensor
 
 

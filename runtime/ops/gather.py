@@ -10,8 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import DTypeError, IndexOutOfRangeError, ShapeError
-from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Sample, ShapeOf, Trait, define_op
+from tapeline.runtime.indexed_slices import IndexedSlices
+from tapeline.runtime.op import (
+    Attrs,
+    Expansion,
+    LibraryCall,
+    Sample,
+    ShapeOf,
+    Trait,
+    define_op,
+    get_op,
+)
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.extrema import max_reduce, min_reduce
@@ -84,6 +95,11 @@ def _take_infer(x: TensorSpec, indices: TensorSpec, axis: int) -> TensorSpec:
 
 def _take_vjp(ct: Any, attrs: Attrs, indices: Any, shape: Shape) -> Any:
     axis: int = attrs[0]  # type: ignore[assignment]  # attributes are typed loosely
+    if STATE.sparse and axis == 0:
+        rows = call(get_op("reshape"), ct, attrs=((indices.size, *shape[1:]),))
+        return IndexedSlices(
+            rows, call(get_op("reshape"), indices, attrs=((indices.size,),)), shape
+        )
     return masked(call(TAKE_GRAD, ct, indices, attrs=(axis, shape[axis])))
 
 

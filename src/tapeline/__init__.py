@@ -225,3 +225,4 @@ from tapeline.runtime.variable import Variable as Variable
 __array_api_version__ = "2025.12"
 from tapeline import fft as fft
 from tapeline import linalg as linalg
+from tapeline.runtime.indexed_slices import IndexedSlices as IndexedSlices

@@ -118,3 +118,12 @@ def test_batch_jacobian_refuses_other_shapes(t: Any, s: Any, words: str) -> None
         pass
     with pytest.raises(ShapeError, match=words):
         tape.batch_jacobian(tl.zeros(t), tl.zeros(s))
+
+
+def test_jacobian_by_a_loop_needs_a_persistent_tape() -> None:
+    x = tl.asarray([1.0, 2.0])
+    with tl.GradientTape() as tape:
+        tape.watch(x)
+        y = x * x
+    with pytest.raises(TapeError, match="persistent=True"):
+        tape.jacobian(y, x, parallel_iterations=2, experimental_use_pfor=False)

@@ -145,3 +145,8 @@ def test_implicit_gradients_of_a_compiled_function_and_inside_one() -> None:
     with tl.GradientTape() as tape:
         found = inside(tl.asarray(3.0))
     assert np.isclose(tape.gradient(found, v).item(), 6.0)
+
+
+def test_variable_passed_twice_counts_as_two() -> None:
+    v = tl.Variable(3.0)
+    assert numbers(tl.gradients_function(lambda x, y: x * y * y)(v, v)) == [9.0, 18.0]

@@ -311,3 +311,13 @@ def test_block_that_is_not_recorded(mode: Wrapper) -> None:
     assert mode(tl.grad(f))(tl.asarray(3.0)).item() == 9.0
     with pytest.raises(ArgumentError):
         tl.gradients_function(lambda x: None)(1.0)
+
+
+def test_watcher_counts_updates() -> None:
+    v, w = tl.Variable(1.0), tl.Variable(2.0)
+    with tl.VariableWatcher() as outer:
+        v.assign_add(1.0)
+        with tl.VariableWatcher() as inner:
+            w.assign_sub(1.0)
+    assert [x is y for x, y in zip(outer.watched_variables(), (v, w), strict=True)] == [True] * 2
+    assert [x is w for x in inner.watched_variables()] == [True]
