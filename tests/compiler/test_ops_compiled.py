@@ -70,9 +70,8 @@ def features_of(case: Case) -> set[Any]:
     if all(x.size for x in case.arrays):
         features.add(tuple([x.dtype for x in case.arrays]))
     if not all(x.flags.c_contiguous for x in case.arrays):
-        features.add(
-            (case.attrs, str([(x.flags.f_contiguous, *np.sign(x.strides)) for x in case.arrays]))
-        )
+        signs = [(x.flags.f_contiguous, *np.sign(x.strides)) for x in case.arrays]
+        features.add(str(signs))
     return features
 
 
@@ -232,7 +231,8 @@ def assert_gradients(got: Sequence[Tensor], want: Sequence[Tensor], what: str) -
 
 @every_differentiable_op
 def test_gradients_through_a_compiled_call_are_those_of_the_tape(op: Op) -> None:
-    cases = list(gradient_cases(op))
+    ranks = {tuple([x.ndim for x in case.arrays]): case for case in gradient_cases(op)}
+    cases = list(ranks.values())
 
     @tl.function
     def together(inputs: list[tuple[Tensor, ...]]) -> list[Any]:
