@@ -226,3 +226,4 @@ __array_api_version__ = "2025.12"
 from tapeline import fft as fft
 from tapeline import linalg as linalg
 from tapeline.runtime.indexed_slices import IndexedSlices as IndexedSlices
+from tapeline.runtime.ops.einsum import einsum as einsum
