@@ -157,7 +157,7 @@ class DifferentiableGraph:
     def __call__(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The outputs for these tensors; recorded as one op where a tape watches one of them."""
         active = STATE.active
-        if active is None or STATE.handler is not None:
+        if active is None or STATE.handler is not None or STATE.callbacks:
             results = bind(self.op, inputs)
         else:
             results = self._call_taped(inputs, active)

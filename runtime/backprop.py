@@ -83,7 +83,12 @@ def _mode_of(space: VSpace, ident: int) -> int:
     active = STATE.active
     if space is not TENSOR_SPACE:
         return _FOREIGN
-    if STATE.sparse or STATE.handler is not None or (active is not None and ident in active.ids):
+    if (
+        STATE.sparse
+        or STATE.callbacks
+        or STATE.handler is not None
+        or (active is not None and ident in active.ids)
+    ):
         return _TENSORS
     return _RAW if active is None else _MIXED
 

@@ -83,6 +83,8 @@ class State(threading.local):
     """The open tapes in order of entry, whether they record now or not."""
     stopped: int
     """Depth of `stop_recording` blocks."""
+    callbacks: tuple[Callable[..., object], ...]
+    """What is shown each op after it ran."""
     sparse: bool
     """Whether the present walk takes `IndexedSlices` for cotangents of look-ups."""
     masked: bool
@@ -94,11 +96,13 @@ class State(threading.local):
         self.open = ()
         self.stopped = 0
         self.masked = self.sparse = False
+        self.callbacks = ()
 
 
 STATE = State()
 BUSY: list[int] = [0]
-"""How many handlers are in place in the whole process. While it is 0, fast paths skip `bind`."""
+"""How many handlers, and threads with callbacks, the whole process has now. While it is 0, fast
+paths skip `bind`."""
 RECORDING: dict[int, None] = {}
 """The ids of all tapes that record, in the whole process. While it is empty, nodes of tensors mean
 nothing and reading a Variable tells no tape. Entering and leaving need no lock."""
@@ -130,6 +134,13 @@ def guarding() -> Iterator[None]:
 def is_guarded() -> bool:
     """Whether a gradient that a trace asks for now must be guarded from its start."""
     return GUARDING[0] > 0 or (STATE.handler is not None and STATE.masked)
+
+
+def set_callbacks(callbacks: tuple[Callable[..., object], ...]) -> None:
+    """Show the ops of this thread to these functions from now on."""
+    with _COUNT_LOCK:
+        BUSY[0] += bool(callbacks) - bool(STATE.callbacks)
+    STATE.callbacks = callbacks
 
 
 def set_handler(handler: Handler | None) -> Handler | None:
@@ -178,7 +189,23 @@ def bind(op: Op, inputs: Sequence[Any], attrs: Attrs = ()) -> Any:
         parents, tapes = watchers(inputs, active)
         if tapes is not None and handler is not None:
             values = [handler.value_of(tensor) for tensor in inputs]
-    return finish(op, attrs, values, results, parents, tapes)
+    outputs = finish(op, attrs, values, results, parents, tapes)
+    if STATE.callbacks:
+        _call_back(op, inputs, attrs, outputs)
+    return outputs
+
+
+def _call_back(op: Op, inputs: Sequence[Tensor], attrs: Attrs, outputs: Any) -> None:
+    """Show a use of an op to the callbacks of this thread."""
+    named = dict(zip(op.attr_names, attrs, strict=False))
+    results = (outputs,) if type(outputs) is Tensor else tuple(outputs)
+    callbacks = STATE.callbacks
+    STATE.callbacks = ()
+    try:
+        for callback in callbacks:
+            callback(op.name, named, tuple(inputs), results)
+    finally:
+        STATE.callbacks = callbacks
 
 
 def finish(

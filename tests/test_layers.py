@@ -21,7 +21,7 @@ RUNTIME_LAYERS = (
     ("tensor", "nest", "ranges"),
     ("dispatch",),
     ("operators",),
-    ("cells", "limits", "exchange", "indexed_slices"),
+    ("cells", "limits", "exchange", "indexed_slices", "callbacks"),
     ("inspection",),
     ("ops",),
     ("control",),

@@ -7,9 +7,10 @@ from typing import Any
 
 from tapeline.compiler.frontend.convert.conversion import conversion_of, print_conversion
 from tapeline.compiler.function import Function
+from tapeline.runtime.callbacks import op_callback as op_callback
 from tapeline.runtime.errors import ArgumentTypeError
 
-__all__ = ["converted_source"]
+__all__ = ["converted_source", "op_callback"]
 
 
 def converted_source(function: Callable[..., Any]) -> str:
