@@ -166,12 +166,12 @@ def test_numpy_functions_reach_registered_counterparts() -> None:
 
 def test_numpy_functions_without_counterpart_are_named() -> None:
     x = as_tensor([1.0, 2.0])
-    with pytest.raises(TypeError, match=r"np\.nextafter has no counterpart"):
-        np.nextafter(x, x)
+    with pytest.raises(TypeError, match=r"np\.spacing has no counterpart"):
+        np.spacing(x)
     with pytest.raises(TypeError, match=r"np\.add\.accumulate has no counterpart"):
         np.add.accumulate(x)
-    with pytest.raises(TypeError, match=r"np\.histogram has no counterpart"):
-        np.histogram(x)
+    with pytest.raises(TypeError, match=r"np\.packbits has no counterpart"):
+        np.packbits(x)
 
 
 def test_numpy_questions_about_arrays_work() -> None:
