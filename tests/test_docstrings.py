@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-NAMESPACES = ("tapeline.nn", "tapeline.random")
+NAMESPACES = ("tapeline.nn", "tapeline.optimizers", "tapeline.random")
 
 
 def modules_behind(namespace: str) -> set[str]:

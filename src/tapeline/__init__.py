@@ -4,6 +4,7 @@ from tapeline import config as config
 from tapeline import debugging as debugging
 from tapeline import nest as nest
 from tapeline import nn as nn
+from tapeline import optimizers as optimizers
 from tapeline import random as random
 from tapeline import tape as tape
 from tapeline.compiler.frontend.retraces import no_retrace as no_retrace
