@@ -31,6 +31,7 @@ from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, adoption, wrap
 
 if TYPE_CHECKING:
+    from tapeline.compiler.frontend.convert.containers import Containers
     from tapeline.compiler.frontend.convert.reads import Reads
 
 _ndarray = np.ndarray
@@ -91,8 +92,8 @@ class CapturingGraph(Graph):
     """
 
     __slots__ = (
-        "_by_source", "_constant_cells", "_numbers", "captures", "holds_arrays", "is_block",
-        "is_open", "location", "origins", "outer", "reads", "resources",
+        "_by_source", "_constant_cells", "_numbers", "captures", "holds_arrays", "is_open",
+        "location", "origins", "outer", "reads", "resources", "surroundings",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
@@ -100,8 +101,8 @@ class CapturingGraph(Graph):
         self.captures: list[Capture] = []
         self.resources: dict[int, Resource] = {}
         self.is_open = False
-        self.is_block = False
-        """Whether it is a branch or a body, which runs or not as a tensor says."""
+        self.surroundings: Containers | None = None
+        """For a branch or a body, which runs or not as a tensor says: what it may change."""
         self.holds_arrays = False
         """Whether arrays are constants of the graph: gradient rules make them, nobody outside has
         them."""

@@ -24,10 +24,9 @@ from tapeline.compiler.frontend.convert.reads import (
     Reads,
     Sized,
     is_unchanged,
-    read_cell,
     take_snapshot,
 )
-from tapeline.compiler.frontend.convert.state import UNDEF
+from tapeline.compiler.frontend.convert.state import UNDEF, read_cell
 
 
 class Word(NamedTuple):

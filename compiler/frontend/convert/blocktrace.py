@@ -88,13 +88,13 @@ def take_value(graph: CapturingGraph, value: Any) -> Value:
 
 
 @contextmanager
-def block_graph(name: str) -> Iterator[CapturingGraph]:
+def block_graph(name: str, containers: Containers) -> Iterator[CapturingGraph]:
     """A graph for a block inside of the trace that is under way, and its trace."""
     outer = tracing_graph()
     assert outer is not None
     graph = CapturingGraph(name)
     graph.reads = outer.reads
-    graph.is_block = True
+    graph.surroundings = containers
     with graph.tracing():
         yield graph
 
@@ -130,7 +130,7 @@ def trace_block(
     """Runs a block in a graph of its own. `run` gets the graph, and prepares what it likes."""
     traced: BlockTrace | None = None
     try:
-        with block_graph(what) as graph:
+        with block_graph(what, around.containers) as graph:
             traced = BlockTrace(graph)
             try:
                 result = run(graph)

@@ -11,8 +11,10 @@ from collections import OrderedDict
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.convert.builtin_calls import BUILTINS
-from tapeline.compiler.frontend.convert.conversion import conversion_of
+from tapeline.compiler.frontend.convert.containers import CellSlot, Slot
+from tapeline.compiler.frontend.convert.conversion import Conversion, conversion_of
 from tapeline.compiler.frontend.convert.installed import is_installed
 from tapeline.compiler.frontend.convert.state import tracing_graph
 from tapeline.compiler.frontend.location import is_library_code
@@ -78,4 +80,19 @@ def convert(function: FunctionType) -> FunctionType:
     graph = tracing_graph()
     if graph is not None and graph.reads is not None:
         graph.reads.note_function(function, conversion.global_names)
+        if any(conversion.written):
+            _watch_writes(graph, function, conversion)
     return conversion.build(function, _OPERATORS[0])
+
+
+def _watch_writes(graph: CapturingGraph, function: FunctionType, conversion: Conversion) -> None:
+    """Tells the blocks being traced which places the function may change."""
+    global_names, free_names = conversion.written
+    slots = [Slot(function, function.__globals__, name, name) for name in global_names]
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    slots += [CellSlot(function, cells[name], None, name) for name in free_names]
+    block: CapturingGraph | None = graph
+    while block is not None and block.surroundings is not None:
+        for slot in slots:
+            block.surroundings.watch_place(slot)
+        block = block.outer

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from tapeline.compiler.frontend.convert.state import UNDEF
+from tapeline.compiler.frontend.convert.state import UNDEF, read_cell
 from tapeline.runtime.tensor import Tensor
 
 _DEPTH = 4
@@ -50,6 +50,22 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class CellSlot(Slot):
+    """The contents of a closure cell."""
+
+    def read(self) -> Any:
+        """What is there now."""
+        return read_cell(self.container)
+
+    def write(self, value: Any) -> None:
+        """Puts a value there; none at all for an undefined one."""
+        if value is UNDEF:
+            del self.container.cell_contents
+        else:
+            self.container.cell_contents = value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Watched:
     holder: Any
     container: Any
@@ -62,6 +78,7 @@ class Containers:
 
     def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
         self._watched: dict[int, _Watched] = {}
+        self._places: dict[tuple[int, Any], tuple[Slot, Any]] = {}
         for name, value in roots:
             self._watch(value, name, 0)
 
@@ -88,10 +105,14 @@ class Containers:
             name = f"{path}.{key}" if is_object else f"{path}[{key!r}]"
             self._watch(item, name, depth + 1)
 
+    def watch_place(self, slot: Slot) -> None:
+        """Watches one place more, from now on."""
+        self._places.setdefault(slot.identity, (slot, slot.read()))
+
     def changed_slots(self) -> tuple[list[Slot], list[str]]:
         """The places whose values were replaced, and the names of containers that grew or
         shrank."""
-        slots: list[Slot] = []
+        slots = [slot for slot, before in self._places.values() if slot.read() is not before]
         others: list[str] = []
         for watched in self._watched.values():
             now, before = watched.container, watched.before
@@ -114,6 +135,9 @@ class Containers:
 
     def restore(self) -> None:
         """Gives every container the contents that it had."""
+        for slot, before in self._places.values():
+            if slot.read() is not before:
+                slot.write(before)
         for watched in self._watched.values():
             now, before = watched.container, watched.before
             if isinstance(now, list):

@@ -7,6 +7,7 @@ new function has the defaults, the globals and the very closure cells of the old
 from __future__ import annotations
 
 import ast
+import dis
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ class Conversion:
     reason: str
     global_names: tuple[str, ...]
     """The globals that the function, or one nested in it, reads."""
+    written: tuple[tuple[str, ...], tuple[str, ...]]
+    """The globals, and the variables of its closure, that it changes."""
 
     def build(self, function: FunctionType, runtime: Any) -> FunctionType:
         """The converted function for one function that has this code."""
@@ -91,9 +94,10 @@ def reason_of(code: CodeType) -> str | None:
 def _convert(function: FunctionType) -> Conversion:
     code = function.__code__
     names = tuple(dict.fromkeys(names_of(code)))
+    written = _names_stored(code)
 
     def refuse(reason: str) -> Conversion:
-        return Conversion(code, None, None, reason, names)
+        return Conversion(code, None, None, reason, names, written)
 
     if code.co_flags & CO_SUSPENDS:
         return refuse("it is a generator or a coroutine")
@@ -105,7 +109,7 @@ def _convert(function: FunctionType) -> Conversion:
     made = compile_function(tree, source, (*code.co_freevars, RUNTIME), code)
     made = _name_blocks(made, code)
     made = made.replace(co_qualname=code.co_qualname)  # line numbers count from the first line
-    return Conversion(code, made, tree, "", names)
+    return Conversion(code, made, tree, "", names, written)
 
 
 def transform(source: Source) -> Any:
@@ -171,6 +175,24 @@ def _name_blocks(code: CodeType, original: CodeType) -> CodeType:
                 item = item.replace(co_name=original.co_name, co_qualname=original.co_qualname)
         constants.append(item)
     return code.replace(co_consts=tuple(constants))
+
+
+def _names_stored(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The globals and the variables of its closure that a function, or one in it, changes."""
+    free = set(code.co_freevars)
+    pending = [code]
+    global_names: dict[str, None] = {}
+    cells: dict[str, None] = {}
+    while pending:
+        item = pending.pop()
+        for instruction in dis.get_instructions(item):
+            if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                global_names[instruction.argval] = None
+            is_cell = instruction.opname in ("STORE_DEREF", "DELETE_DEREF")
+            if is_cell and instruction.argval in free.intersection(item.co_freevars):
+                cells[instruction.argval] = None
+        pending += [constant for constant in item.co_consts if isinstance(constant, CodeType)]
+    return tuple(global_names), tuple(cells)
 
 
 def print_conversion(conversion: Conversion) -> str:

@@ -306,7 +306,7 @@ class _Loop:
                 if item.is_late or (is_flag and is_body):
                     continue
                 variables[place] = value
-            elif type(place) is Slot:
+            elif isinstance(place, Slot):
                 place.write(value)
             elif type(place) is Tensor:
                 graph.value_id(place)
@@ -561,7 +561,7 @@ class _Loop:
             place = item.place
             if type(place) is int:
                 variables[place] = self._kept(item, value)
-            elif type(place) is Slot:
+            elif isinstance(place, Slot):
                 place.write(value)
             elif type(place) is Tensor:
                 place._value, place._node = value._value, value._node
@@ -604,7 +604,7 @@ class _Loop:
 def _identity(place: Any) -> Any:
     if type(place) is int:
         return place
-    if type(place) is Slot:
+    if isinstance(place, Slot):
         return place.identity
     return ("cell" if type(place) is Tensor else "variable"), id(place)
 

@@ -124,7 +124,7 @@ class Operators:
         """`value and ...`"""
         for position, following in enumerate(rest):
             if is_symbolic(value):
-                return staging.choose(value, _rest_of(Operators.and_, rest[position:]), value)
+                return staging.choose(value, _rest_of(Operators.and_, rest[position:]), value, True)
             if not value:
                 return value
             value = following()
@@ -135,7 +135,7 @@ class Operators:
         """`value or ...`"""
         for position, following in enumerate(rest):
             if is_symbolic(value):
-                return staging.choose(value, value, _rest_of(Operators.or_, rest[position:]))
+                return staging.choose(value, value, _rest_of(Operators.or_, rest[position:]), True)
             if value:
                 return value
             value = following()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import enum
 import weakref
 from collections.abc import Callable
-from types import CellType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tapeline.compiler.frontend.convert.installed import is_installed
-from tapeline.compiler.frontend.convert.state import UNDEF, tracing_graph
+from tapeline.compiler.frontend.convert.state import UNDEF, read_cell, tracing_graph
 from tapeline.runtime.tensor import Tensor
 
 ATTRIBUTE: Final = "attribute"
@@ -164,14 +164,6 @@ def is_worth_a_guard(value: Any) -> bool:
     if isinstance(value, FunctionType):
         return not is_installed(value.__code__.co_filename)
     return not callable(value) or hasattr(value, "__dict__")
-
-
-def read_cell(cell: CellType) -> Any:
-    """What a closure cell holds, `UNDEF` where it is empty."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return UNDEF
 
 
 def note_attribute(holder: Any, name: str) -> Any:

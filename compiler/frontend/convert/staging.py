@@ -7,6 +7,7 @@ from typing import Any
 
 from tapeline.compiler.frontend.convert.blocktrace import (
     BlockTrace,
+    Leaf,
     RaisedError,
     Surroundings,
     Value,
@@ -27,6 +28,7 @@ from tapeline.compiler.frontend.convert.state import (
 from tapeline.compiler.frontend.convert.unify import (
     Joined,
     MismatchError,
+    is_plain_number,
     join_values,
     node_of,
     zeros,
@@ -176,8 +178,12 @@ def choose_block(
     _raise_if_both(first, second)
 
 
-def choose(condition: Any, then: Any, other: Any) -> Any:
-    """`then if condition else other`; each may be a function that computes it."""
+def choose(condition: Any, then: Any, other: Any, is_logical: bool = False) -> Any:
+    """`then if condition else other`; each may be a function that computes it.
+
+    Of `and` and `or` one side is the condition itself: there bools become numbers, 0 and 1, where
+    the other side is a number.
+    """
     decided = as_condition(condition)
     sides = [side if callable(side) else _given(side) for side in (then, other)]
     around = Surroundings.around(NOTHING, tuple(sides))
@@ -194,6 +200,8 @@ def choose(condition: Any, then: Any, other: Any) -> Any:
         assert value is not None
         result = choice.take(value, 0 if first.returned is not None else 1)
     else:
+        if is_logical:
+            first.returned, second.returned = _alike(first.returned, second.returned)
         try:
             result = choice.join(first.returned, second.returned)
         except MismatchError as error:
@@ -222,6 +230,18 @@ def _flag(condition: Tensor, first: BlockTrace, second: BlockTrace) -> Tensor | 
     if other._value is condition._value:
         return mark_weak(condition & then, bool)
     return None
+
+
+def _alike(a: Value, b: Value) -> tuple[Value, Value]:
+    """Bools as the numbers 0 and 1 where the other value is a number."""
+    if not (len(a.leaves) == len(b.leaves) == 1):
+        return a, b
+    x, y = a.leaves[0], b.leaves[0]
+    if type(x) is Leaf and x.spec.dtype.kind == "b" and is_plain_number(y):
+        x = Leaf(x.node, x.spec, bool)
+    if type(y) is Leaf and y.spec.dtype.kind == "b" and is_plain_number(x):
+        y = Leaf(y.node, y.spec, bool)
+    return Value(a.original, (x,)), Value(b.original, (y,))
 
 
 def _given(value: Any) -> Callable[[], Any]:
@@ -363,7 +383,7 @@ def check(condition: Any, message: Callable[[], Any] | None) -> None:
 def raise_later(error: Any) -> Any:
     """The exception of a `raise` statement; within a branch over a tensor, raised when it runs."""
     graph = tracing_graph()
-    if graph is None or not graph.is_block:
+    if graph is None or graph.surroundings is None:
         return error
     bind(HOST_RAISE, (), (error,))
     raise RaisedError(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any, Final, TypeAlias
 
 from tapeline.compiler.frontend.capture import CapturingGraph
@@ -58,6 +58,14 @@ def is_symbolic(x: Any) -> bool:
         return False
     is_tensor = kind is Tensor or hasattr(kind, "__tapeline_tensor__")
     return is_tensor and isinstance(STATE.handler, CapturingGraph)
+
+
+def read_cell(cell: CellType) -> Any:
+    """What a closure cell holds, `UNDEF` where it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return UNDEF
 
 
 def line_of(block: Callable[..., Any]) -> str:

@@ -41,6 +41,11 @@ def is_number(x: Any) -> bool:
     return type(x) in _NUMBERS
 
 
+def is_plain_number(leaf: Any) -> bool:
+    """Whether a leaf is a number: Python's, or one that a trace holds in a tensor."""
+    return leaf.weak is not None if type(leaf) is Leaf else is_number(leaf)
+
+
 def same_object(a: Any, b: Any) -> bool:
     """Whether two Python values cannot be told apart."""
     if a is b:
@@ -110,7 +115,9 @@ def describe_value(value: Value) -> str:
     """What a person calls a value."""
     if nest.is_leaf(value.original):
         return describe(value.leaves[0])
-    return repr(value.original) if value.original is None else f"a {type(value.original).__name__}"
+    if value.original is None:
+        return "None"
+    return f"a {type(value.original).__name__} of {len(nest.children(value.original))}"
 
 
 def join_values(a: Value, b: Value) -> tuple[Any, ...]:

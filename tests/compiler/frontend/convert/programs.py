@@ -8,6 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 COUNT = 3
+COUNTER: Any = 0
+
+
+def count_up() -> None:
+    global COUNTER
+    COUNTER = COUNTER + 1
 
 
 def collatz(n: Any, steps: Any = 0) -> Any:

@@ -296,6 +296,46 @@ def test_attributes_and_items_change_in_branches_and_loops() -> None:
     assert [float(r) for r in f(tl.asarray(4))] == [6.0, 0.0, 16.0, 600.0]
 
 
+def test_called_functions_change_closures_and_globals_in_branches_and_loops() -> None:
+    def f(x: Any) -> Any:
+        n = 0
+        m = 0
+
+        def count() -> None:
+            nonlocal n
+            n += 1
+
+        while x > 0:
+            count()
+            x = x - 1
+        if n > 2:
+            m = 5
+            count()
+        return n * 10 + m
+
+    compiled = tl.function(f)
+    for x in (0, 2, 3):
+        assert int(compiled(tl.asarray(x))) == f(x)
+    programs.COUNTER = 0
+
+    def g(x: Any) -> Any:
+        for _ in range(x):
+            programs.count_up()
+        return programs.COUNTER + x * 0
+
+    assert int(tl.function(g)(tl.asarray(4))) == 4
+    programs.COUNTER = 0
+
+
+def test_and_or_as_a_choice_between_numbers() -> None:
+    def f(x: Any) -> Any:
+        return (x > 0 and 5) or 7
+
+    compiled = tl.function(f)
+    assert int(compiled(tl.asarray(1.0))) == 5
+    assert int(compiled(tl.asarray(-1.0))) == 7
+
+
 def test_in_place_update_in_a_loop_is_seen_under_both_names() -> None:
     def f(x: Any) -> Any:
         total = x * 0
