@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from tapeline.compiler.frontend.replay import trace_into
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import make_call_op
 from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, default_passes, run_pipeline
-from tapeline.runtime.dispatch import GUARDING, STATE, bind, finish, is_guarded
+from tapeline.runtime.dispatch import GUARDING, STATE, bind, change_busy, finish, is_guarded
 from tapeline.runtime.op import OUT, Attrs, Op, Vjp
 from tapeline.runtime.record import TapeSet, join, meet
 from tapeline.runtime.tensor import Tensor, wrap
@@ -52,6 +52,26 @@ _LAST_PASSES = default_passes(trace_into, differentiated=True)
 def optimize(graph: Graph) -> Graph:
     """The graph after all passes; it may still be differentiated."""
     return run_pipeline(graph, _PASSES)
+
+
+class Observer(Protocol):
+    """Who runs compiled graphs in the place of their executables, to see what they do."""
+
+    def run(self, compiled: Compiled, arrays: Sequence[Array]) -> Sequence[Array]:
+        """The outputs of the graph for these arrays."""
+        ...
+
+
+OBSERVER: list[Observer | None] = [None]
+"""The observer of this process. Whoever sets it keeps fast paths away with `change_busy`."""
+
+
+def set_observer(observer: Observer | None) -> Observer | None:
+    """Makes `observer` the one of this process and returns the former one."""
+    before = OBSERVER[0]
+    change_busy((observer is not None) - (before is not None))
+    OBSERVER[0] = observer
+    return before
 
 
 class Compiled(NativeCallable):
@@ -110,6 +130,10 @@ class Compiled(NativeCallable):
     def _run(self, *arrays: Array) -> Any:
         """A call by way of Python; the third one adds a native entry. (After the second one a
         function often has an entry of its own and does not come here again.)"""
+        observer = OBSERVER[0]
+        if observer is not None:
+            outputs = observer.run(self, arrays)
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
         self._calls += 1
         if self._calls == 3:
             self._add_entry()

@@ -63,6 +63,7 @@ def array_entry(executable: Executable) -> NativeEntry:
         outputs=outputs,
         tensor_class=Tensor,
         structure="single" if len(outputs) == 1 else "tuple",
+        guards=(busy_guard(BUSY),),
         on_error=executable.fail,
         long_running=is_long(executable),
     )

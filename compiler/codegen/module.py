@@ -8,6 +8,7 @@ linked.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,9 +68,10 @@ class Module:
 
 
 class _Assembler:
-    def __init__(self, program: Program, target: Target) -> None:
+    def __init__(self, program: Program, target: Target, timed: bool) -> None:
         self.program = program
         self.target = target
+        self.timed = timed
         self.parts = ModuleParts()
         self.functions: dict[Hashable, KernelFunction] = {}
         self.names: set[str] = set()
@@ -98,11 +100,14 @@ class _Assembler:
             scratch[number] = made.nbytes
         arena = plan_arena(self.program, scratch)
         pointers = self._pointers(arena)
+        clock = self._clock()
+        self._mark(clock, 0)
         for number, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
             if number in controls:
                 self._call_control(controls[number], pointers, arena.scratch[number])
             else:
                 self.carry_out(step, kernel, pointers, arena.scratch[number])
+            self._mark(clock, number + 1)
         text = self._text(arena, kernels)
         return Module(
             text, self.program, tuple(kernels), arena, tuple(self.constants), tuple(self.hosts),
@@ -176,6 +181,20 @@ class _Assembler:
                 place = self.offset("%slots", 8 * slot)
                 result[number] = self.value(f"load ptr, ptr {place}")
         return result
+
+    def _clock(self) -> str:
+        """The pointer to where times go, which stands after the outputs; empty if not timed."""
+        if not self.timed:
+            return ""
+        self.parts.declare("declare i32 @clock_gettime(i32, ptr)")
+        n_slots = len(self.program.inputs) + len(self.program.outputs)
+        return self.value(f"load ptr, ptr {self.offset('%slots', 8 * n_slots)}")
+
+    def _mark(self, clock: str, number: int) -> None:
+        """Notes the time before step `number`, as two integers: seconds and nanoseconds."""
+        if clock:
+            place = self.offset(clock, 16 * number)
+            self.value(f"call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr {place})")
 
     def _call_kernel(
         self, kernel: Kernel, step: ProgramStep, pointers: dict[int, str], scratch: int
@@ -314,6 +333,10 @@ class _Assembler:
         return "\n".join([self.parts.text(), *functions, *opening, *body]) + "\n"
 
 
-def assemble(program: Program, target: Target) -> Module:
-    """The module of a program."""
-    return _Assembler(program, target).run()
+def assemble(program: Program, target: Target, timed: bool = False) -> Module:
+    """The module of a program.
+
+    If `timed`, one more pointer follows those to the outputs: to a pair of int64, seconds and
+    nanoseconds, per step and one more, where `run` notes the time before each step and at the end.
+    """
+    return _Assembler(program, target, timed).run()

@@ -50,12 +50,16 @@ class Executable:
         An optimized graph.
     layouts : sequence of Layout or None
         Layout of each input; None is C-contiguous.
+    timed : bool
+        Whether the code notes the times of its steps, for `run_timed`.
     """
 
-    def __init__(self, graph: Graph, layouts: Sequence[Layout | None] | None = None) -> None:
+    def __init__(
+        self, graph: Graph, layouts: Sequence[Layout | None] | None = None, timed: bool = False
+    ) -> None:
         self.graph = graph
         target = host_target()
-        self.module: Module = assemble(lower_graph(graph, target, layouts), target)
+        self.module: Module = assemble(lower_graph(graph, target, layouts), target, timed)
         self._failures = threading.local()
         self._hosts = [_HOST(self._host_call(step)) for step in self.module.hosts]
         symbols = dict(self.module.symbols)
@@ -85,8 +89,19 @@ class Executable:
         MemoryError
             If there is no memory for intermediate values.
         """
+        return self._call(arrays, ())
+
+    def run_timed(self, arrays: Sequence[Array]) -> tuple[list[Array], Array]:
+        """The outputs, and the monotonic clock in nanoseconds before each step and at the end. Only
+        for code that was made with `timed`."""
+        times = np.empty((len(self.module.program.steps) + 1, 2), np.int64)
+        outputs = self._call(arrays, (times,))
+        return outputs, times[:, 0] * 1_000_000_000 + times[:, 1]
+
+    def _call(self, arrays: Sequence[Array], further: Sequence[Array]) -> list[Array]:
         outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
-        pointers = [array.__array_interface__["data"][0] for array in (*arrays, *outputs)]
+        given = (*arrays, *outputs, *further)
+        pointers = [array.__array_interface__["data"][0] for array in given]
         status = self._run((ctypes.c_int64 * len(pointers))(*pointers))
         if status:
             self.fail(status)

@@ -13,8 +13,8 @@ import numpy as np
 
 STREAM_BYTES = 1 << 26
 """The size of the array that is copied: beyond the caches."""
-PRODUCT_SIDE = 512
-ROUNDS = 5
+PRODUCT_SIDE = 384
+ROUNDS = 9
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,273 @@
+"""Times the kernels of compiled graphs while a block runs, and holds them against what the machine
+can do."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.codegen.views import layout_of
+from tapeline.compiler.compiled import Array, Compiled, Observer, set_observer
+from tapeline.compiler.executable.executable import Executable
+from tapeline.compiler.inspect.code import locations_of_step, source_line
+from tapeline.compiler.inspect.cost import time_text
+from tapeline.compiler.inspect.kernels import KernelInfo, describe_kernels
+from tapeline.compiler.inspect.machine import Machine, measure_machine
+from tapeline.compiler.inspect.summary import WIDTH
+from tapeline.compiler.ir.location import Location
+
+MAX_EVENTS = 200_000
+"""So many kernel runs go into a trace file; later ones are only counted."""
+CACHED_BYTES = 1 << 20
+"""Kernels that touch less than this may run from a cache, faster than memory."""
+
+
+@dataclass(slots=True)
+class KernelTime:
+    """What one kernel of one compiled graph took.
+
+    Attributes
+    ----------
+    graph : str
+        The graph that it belongs to.
+    number : int
+        Its place among the kernels of that graph.
+    kernel : KernelInfo
+        What it does.
+    locations : list of Location
+        The source lines that it comes from, each as often as it has nodes from there.
+    calls : int
+        How often it ran.
+    nanoseconds : int
+        How long that took in all.
+    """
+
+    graph: str
+    number: int
+    kernel: KernelInfo
+    locations: list[Location] = field(default_factory=list)
+    calls: int = 0
+    nanoseconds: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran in all."""
+        return self.nanoseconds / 1e9
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second that it read and wrote."""
+        return self.calls * self.kernel.nbytes / max(self.seconds, 1e-12)
+
+    @property
+    def flops(self) -> float:
+        """Element operations per second."""
+        return self.calls * self.kernel.flops / max(self.seconds, 1e-12)
+
+    def verdict(self, machine: Machine) -> str:
+        """How near it comes to what limits it."""
+        if self.kernel.kind in ("NumPy call", "control"):
+            return self.kernel.kind
+        if self.kernel.kind == "product":
+            return f"{100 * self.flops / machine.flops:.0f}% of arithmetic speed"
+        moving = self.bandwidth / machine.bandwidth
+        cached = ", in cache" if self.kernel.nbytes < CACHED_BYTES and moving > 1 else ""
+        return f"{100 * moving:.0f}% of memory speed{cached}"
+
+
+class _Timed:
+    """The timed code of one compiled graph for one layout of its inputs."""
+
+    def __init__(self, compiled: Compiled, arrays: Sequence[Array]) -> None:
+        layouts = None
+        if not all(array.flags.c_contiguous for array in arrays):
+            layouts = tuple(layout_of(array) for array in arrays)
+        graph = compiled.optimized
+        self.compiled = compiled
+        self.executable = Executable(graph, layouts, timed=True)
+        module = self.executable.module
+        self.times = []
+        infos = describe_kernels(graph, module)
+        for number, step in enumerate(module.program.steps):
+            found = [graph.locations[node] for node in step.nodes if node >= 0]
+            locations = [location for location in found if location is not None]
+            locations = locations or locations_of_step(graph, step)
+            self.times.append(KernelTime(graph.name, number, infos[number], locations))
+
+
+class Profile:
+    """Times every kernel of every compiled call in a `with` block, in all threads.
+
+    Operations that run eagerly are not timed one by one; they are in `wall_seconds`. Code that
+    notes times is compiled at the first call of a graph in the block, and that is not counted as
+    the time of a kernel. Prints as a table by kernel; see also `by_line` and `save_trace`.
+
+    Attributes
+    ----------
+    kernels : list of KernelTime
+        The slowest first.
+    wall_seconds : float
+        How long the block ran.
+    compile_seconds : float
+        How much of that went into making code that notes times.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> f = tl.function(lambda x: tl.sum(tl.exp(x)))
+    >>> with tl.debugging.profile() as profile:
+    ...     y = f(tl.zeros(1000)), f(tl.ones(1000))
+    >>> [(one.kernel.kind, one.calls) for one in profile.kernels]
+    [('loop', 2)]
+    """
+
+    def __init__(self) -> None:
+        self._timed: dict[Any, _Timed] = {}
+        self._lock = threading.Lock()
+        self._before: Observer | None = None
+        self._events: list[tuple[_Timed, int, Array]] = []
+        self._n_events = 0
+        self._start = 0
+        self.wall_seconds = 0.0
+        self.compile_seconds = 0.0
+        self._machine: Machine | None = None
+
+    def __enter__(self) -> Profile:
+        self._before = set_observer(self)
+        self._start = time.monotonic_ns()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_seconds += (time.monotonic_ns() - self._start) / 1e9
+        set_observer(self._before)
+
+    @property
+    def machine(self) -> Machine:
+        """What this machine can do, measured once when first asked for."""
+        if self._machine is None:
+            self._machine = measure_machine()
+        return self._machine
+
+    def run(self, compiled: Compiled, arrays: Sequence[Array]) -> list[Array]:
+        """Runs a compiled graph and notes what its kernels take."""
+        timed = self._find(compiled, arrays)
+        outputs, marks = timed.executable.run_timed(arrays)
+        took = np.diff(marks).tolist()
+        with self._lock:
+            for one, nanoseconds in zip(timed.times, took, strict=True):
+                one.calls += 1
+                one.nanoseconds += nanoseconds
+            self._n_events += len(took)
+            if self._n_events <= MAX_EVENTS:
+                self._events.append((timed, threading.get_native_id(), marks))
+        return outputs
+
+    def _find(self, compiled: Compiled, arrays: Sequence[Array]) -> _Timed:
+        plain = all(array.flags.c_contiguous for array in arrays)
+        key = id(compiled), None if plain else tuple(array.strides for array in arrays)
+        found = self._timed.get(key)
+        if found is None:
+            start = time.perf_counter()
+            with self._lock:
+                found = self._timed.get(key)
+                if found is None:
+                    found = self._timed[key] = _Timed(compiled, arrays)
+                    self.compile_seconds += time.perf_counter() - start
+        return found
+
+    @property
+    def kernels(self) -> list[KernelTime]:
+        """What each kernel took, the slowest first."""
+        found = [one for timed in self._timed.values() for one in timed.times]
+        return sorted(found, key=lambda one: -one.nanoseconds)
+
+    # ---- reports
+
+    def __repr__(self) -> str:
+        return f"<profile of {time_text(self.wall_seconds)}: {len(self.kernels)} kernels>"
+
+    def __str__(self) -> str:
+        return "\n".join(line[:WIDTH].rstrip() for line in self._table())
+
+    def _table(self) -> Iterator[str]:
+        kernels = self.kernels
+        total = sum(one.nanoseconds for one in kernels) / 1e9
+        rest = max(self.wall_seconds - self.compile_seconds - total, 0.0)
+        yield (
+            f"profile: {time_text(self.wall_seconds)}, of them {time_text(total)} in "
+            f"{len(kernels)} kernels, {time_text(rest)} around them,"
+        )
+        yield f"  {time_text(self.compile_seconds)} to compile code that notes times"
+        yield f"  this machine: {self.machine}"
+        for one in kernels:
+            share = 100 * one.seconds / total if total else 0.0
+            name = f"{one.graph}/{one.number}"
+            each = time_text(one.seconds / max(one.calls, 1))
+            yield (
+                f"  {share:5.1f}%  {time_text(one.seconds):>8}  {one.calls:>6} x "
+                f"{each:>8}  {one.bandwidth / 1e9:6.1f} GB/s  "
+                f"{one.verdict(self.machine)}"
+            )
+            yield f"          {name:<22.22}  {one.kernel.location:<18.18}  {_ops(one)}"
+
+    def by_line(self) -> str:
+        """The time by source line, slowest first: a kernel's time is shared among the lines of its
+        operations."""
+        times: dict[Location, float] = {}
+        for one in self.kernels:
+            for location in one.locations:
+                share = one.seconds / len(one.locations)
+                times[location] = times.get(location, 0.0) + share
+        total = sum(times.values()) or 1.0
+        lines = []
+        for location, seconds in sorted(times.items(), key=lambda item: -item[1]):
+            lines.append(
+                f"  {100 * seconds / total:5.1f}%  {time_text(seconds):>8}  {location!s:<22}  "
+                f"{source_line(location)}"
+            )
+        return "\n".join(line[:WIDTH].rstrip() for line in lines)
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """The runs of kernels as a dict in Chrome's trace format."""
+        process = os.getpid()
+        events: list[dict[str, Any]] = []
+        for timed, thread, marks in self._events:
+            starts, ends = marks[:-1].tolist(), marks[1:].tolist()
+            for one, start, end in zip(timed.times, starts, ends, strict=True):
+                kernel = one.kernel
+                arguments = {
+                    "operations": ", ".join(kernel.ops), "line": kernel.location,
+                    "bytes": kernel.nbytes, "flops": kernel.flops, "strategy": kernel.strategy,
+                    "shape": list(kernel.shape),
+                }  # fmt: skip
+                events.append(
+                    {
+                        "name": f"{one.graph}/{one.number} {kernel.kind}", "cat": kernel.kind,
+                        "ph": "X", "pid": process, "tid": thread, "args": arguments,
+                        "ts": (start - self._start) / 1e3, "dur": (end - start) / 1e3,
+                    }
+                )  # fmt: skip
+        return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+    def save_trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes a file that Perfetto (ui.perfetto.dev) and Chrome's `about:tracing` show.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; an existing file is replaced.
+        """
+        Path(path).write_text(json.dumps(self.chrome_trace()), encoding="utf-8")
+
+
+def _ops(one: KernelTime) -> str:
+    names = list(dict.fromkeys(one.kernel.ops))
+    return ", ".join(names)
