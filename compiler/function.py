@@ -12,7 +12,7 @@ import types
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from tapeline.compiler.codegen.native_call import (
     enable_native_calls,
     set_entry,
 )
-from tapeline.compiler.concrete import ConcreteFunction, trace
-from tapeline.compiler.frontend.guards import Guards
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.retraces import (
     MAX_WARNINGS,
@@ -40,6 +38,10 @@ from tapeline.runtime.dispatch import BUSY, STATE, change_busy
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import wrap
+
+if TYPE_CHECKING:
+    from tapeline.compiler.concrete import ConcreteFunction
+    from tapeline.compiler.frontend.guards import Guards
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -210,6 +212,8 @@ class Function(NativeCallable, Generic[P, R]):
             if failure is not None:
                 record = replace(record, changes=(failure,))
         check_allowed(self._name, record)
+        from tapeline.compiler.concrete import trace  # loads the compiler
+
         start = time.perf_counter()
         found = trace(self._python_function, self._name, self._signature, call, self._autograph)
         self._trace_count += 1

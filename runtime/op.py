@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import enum
 import functools
+import importlib
+import pkgutil
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
@@ -407,10 +409,25 @@ def define_op(
 
 
 def get_op(name: str) -> Op:
-    """The registered op of that name; a `KeyError` if there is none."""
-    return _REGISTRY[name]
+    """The registered op of that name, after a look into all op files; a `KeyError` if there is
+    none."""
+    found = _REGISTRY.get(name)
+    if found is None:
+        load_all_ops()
+        found = _REGISTRY[name]
+    return found
+
+
+@functools.cache
+def load_all_ops() -> None:
+    """Loads every op file, also those of namespaces that nobody has used yet."""
+    from tapeline.runtime import ops
+
+    for module in pkgutil.iter_modules(ops.__path__):
+        importlib.import_module(f"{ops.__name__}.{module.name}")
 
 
 def registered_ops() -> Iterator[Op]:
-    """Every registered op, in order of definition."""
+    """Every op there is, in order of definition."""
+    load_all_ops()
     return iter(tuple(_REGISTRY.values()))

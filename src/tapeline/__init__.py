@@ -1,11 +1,9 @@
 """NumPy-style Python made fast and differentiable on the CPU."""
 
+from typing import TYPE_CHECKING, Any
+
 from tapeline import config as config
-from tapeline import debugging as debugging
 from tapeline import nest as nest
-from tapeline import nn as nn
-from tapeline import optimizers as optimizers
-from tapeline import random as random
 from tapeline import tape as tape
 from tapeline.compiler.frontend.retraces import no_retrace as no_retrace
 from tapeline.compiler.function import Function as Function
@@ -224,7 +222,28 @@ from tapeline.runtime.tensor import Tensor as Tensor
 from tapeline.runtime.variable import Variable as Variable
 
 __array_api_version__ = "2025.12"
-from tapeline import fft as fft
-from tapeline import linalg as linalg
 from tapeline.runtime.indexed_slices import IndexedSlices as IndexedSlices
 from tapeline.runtime.ops.einsum import einsum as einsum
+
+if TYPE_CHECKING:
+    from tapeline import debugging as debugging
+    from tapeline import fft as fft
+    from tapeline import linalg as linalg
+    from tapeline import nn as nn
+    from tapeline import optimizers as optimizers
+    from tapeline import random as random
+
+_NAMESPACES = frozenset({"debugging", "fft", "linalg", "nn", "optimizers", "random"})
+"""The namespaces that are loaded when they are first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMESPACES:
+        import importlib
+
+        return importlib.import_module(f"tapeline.{name}")
+    raise AttributeError(f"module 'tapeline' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMESPACES})
