@@ -11,7 +11,6 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -210,14 +209,14 @@ class Function(NativeCallable, Generic[P, R]):
         if stale is not None and stale.guards is not None:
             failure = stale.guards.failure()
             if failure is not None:
-                record = replace(record, changes=(failure,))
+                record = record._replace(changes=(failure,))
         check_allowed(self._name, record)
         from tapeline.compiler.concrete import trace  # loads the compiler
 
         start = time.perf_counter()
         found = trace(self._python_function, self._name, self._signature, call, self._autograph)
         self._trace_count += 1
-        self._records.append(replace(record, seconds=time.perf_counter() - start))
+        self._records.append(record._replace(seconds=time.perf_counter() - start))
         self._warn_of_storm()
         return found
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush, heappushpop
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -34,8 +33,7 @@ Unconnected: TypeAlias = Literal["none", "zero"]
 _ndarray = np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class VSpace:
+class VSpace(NamedTuple):
     """The vector space cotangents live in, so that the walk knows no tensor type."""
 
     add: Callable[[Any, Any], Any]

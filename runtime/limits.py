@@ -6,8 +6,7 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +37,7 @@ def dtype_of(x: Any, argument: str) -> DType:
     return canonical_dtype(x.dtype if isinstance(x, np.ndarray | np.generic) else x, argument)
 
 
-@dataclass(frozen=True, slots=True)
-class FloatLimits:
+class FloatLimits(NamedTuple):
     """Limits of a float dtype; for a complex dtype those of its parts."""
 
     bits: int
@@ -50,8 +48,7 @@ class FloatLimits:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
-class IntLimits:
+class IntLimits(NamedTuple):
     """Limits of an int dtype."""
 
     bits: int

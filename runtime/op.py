@@ -21,8 +21,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tapeline.runtime.spec import DType, TensorSpec
 
@@ -35,18 +34,28 @@ OUT = -1
 """Marks in `Op.saves` that the (first) output is kept; output k is `OUT - k`."""
 
 
-@dataclass(frozen=True, slots=True)
 class ShapeOf:
     """Marks in `Op.saves` that only the shape of input `index` is kept."""
 
-    index: int
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"ShapeOf({self.index})"
 
 
-@dataclass(frozen=True, slots=True)
 class DTypeOf:
     """Marks in `Op.saves` that only the dtype of input `index` is kept."""
 
-    index: int
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"DTypeOf({self.index})"
 
 
 Saved: TypeAlias = int | ShapeOf | DTypeOf
@@ -160,8 +169,7 @@ class ScalarEmitter(Protocol[V]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Pointwise:
+class Pointwise(NamedTuple):
     """A scalar body: `emit(b, *values, *attrs)`; broadcasting and layout are codegen's business."""
 
     emit: Callable[..., Any]
@@ -170,21 +178,20 @@ class Pointwise:
 ReductionKind: TypeAlias = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
 
 
-@dataclass(frozen=True, slots=True)
-class Reduction:
+class Reduction(NamedTuple):
     """Reduces the axes in attribute 0 (a sorted tuple of ints >= 0); attribute 1 is `keepdims`."""
 
     kind: ReductionKind
 
 
-@dataclass(frozen=True, slots=True)
 class IndexMap:
     """The output is a view of the input; codegen learns offset and strides from the NumPy kernel
     (`Trait.VIEW`)."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
-class Part:
+
+class Part(NamedTuple):
     """One region of an assembled output: `source` is an input's position or a Python scalar to fill
     with."""
 
@@ -193,8 +200,7 @@ class Part:
     fill: float | bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Assembly:
+class Assembly(NamedTuple):
     """The output is put together from whole inputs: `parts(specs, attrs)` covers every element
     once."""
 
@@ -212,8 +218,7 @@ LibraryName: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryCall:
+class LibraryCall(NamedTuple):
     """A routine that codegen has.
 
     `matmul` (both operands at least 1-d, NumPy's rules); `take` and `take_along_axis` (along
@@ -224,22 +229,21 @@ class LibraryCall:
     name: LibraryName
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
+class Expansion(NamedTuple):
     """The op in terms of simpler ops: `expand(*tensors, *attrs)` returns a tensor (a tuple of
     them)."""
 
     expand: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
 class Branch:
     """One of the op's two sub-graphs runs: the first where input 0 is true. They take the other
     inputs."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+
+class Loop(NamedTuple):
     """The op's sub-graphs run again and again; the compiler makes such ops and knows their form."""
 
     extends: Any = None
@@ -251,8 +255,7 @@ Lowering: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """Inputs the generated tests use: one shape (or a function rng -> array) per input, then the
     attributes."""
 
@@ -260,49 +263,117 @@ class Sample:
     attrs: Attrs = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def _save_nothing(*_: Any) -> tuple[Any, ...]:
+    return ()
+
+
 class Op:
-    """All rules of one op. Made by `define_op`; see the module's docstring for the calling
-    conventions."""
+    """All rules of one op, which nobody changes. Made by `define_op`; the module's docstring gives
+    the calling conventions."""
+
+    __slots__ = (
+        "accepts_none",
+        "attr_names",
+        "batch",
+        "domain",
+        "identity",
+        "infer",
+        "is_pure",
+        "joint_vjp",
+        "kernel",
+        "kinds",
+        "lowering",
+        "n_inputs",
+        "n_outputs",
+        "name",
+        "samples",
+        "save",
+        "saves",
+        "subgraphs",
+        "traits",
+        "ulp",
+        "vjps",
+    )  # fmt: skip
 
     name: str
     kernel: Kernel
     infer: Infer
     n_inputs: int | None
     """None: any number."""
-    attr_names: tuple[str, ...] = ()
-    n_outputs: int | None = None
+    attr_names: tuple[str, ...]
+    n_outputs: int | None
     """None: one output, returned bare. Else the kernel returns a tuple of that many arrays."""
-    saves: tuple[Saved, ...] = ()
-    vjps: tuple[Vjp | None, ...] = ()
-    joint_vjp: Vjp | None = None
-    accepts_none: bool = False
+    saves: tuple[Saved, ...]
+    vjps: tuple[Vjp | None, ...]
+    joint_vjp: Vjp | None
+    accepts_none: bool
     """`joint_vjp` takes None for an output without a cotangent; otherwise zeros are made for it."""
-    lowering: Lowering | None = None
-    traits: Trait = Trait.NONE
-    identity: float | None = None
+    lowering: Lowering | None
+    traits: Trait
+    identity: float | None
     """The neutral element of a reduction or of a commutative op."""
-    kinds: str = "f"
+    kinds: str
     """Input dtype kinds that the op takes, of "b" bool, "i" signed, "u" unsigned, "f" float, "c"
     complex."""
-    domain: tuple[float, float] | None = None
+    domain: tuple[float, float] | None
     """Where the generated tests draw numbers."""
-    samples: tuple[Sample, ...] = ()
-    ulp: tuple[float, float] = (0.0, 0.0)
+    samples: tuple[Sample, ...]
+    ulp: tuple[float, float]
     """Stated accuracy of the compiled op against the exact result, float32 and float64, in units in
     the last place; of the largest number among inputs and outputs where the op adds numbers up. 0:
     the same bits as the kernel."""
-    batch: Callable[..., Any] | None = None
-    save: Callable[..., tuple[Any, ...]] = field(default=lambda *_: (), repr=False)
+    batch: Callable[..., Any] | None
+    save: Callable[..., tuple[Any, ...]]
     """`save(*arrays, *outputs)` -> what `saves` lists. Generated from `saves`."""
-    subgraphs: tuple[Any, ...] = ()
+    subgraphs: tuple[Any, ...]
     """The graphs that the op owns: what it calls, its branches, its loop bodies."""
-    is_pure: bool = field(init=False, repr=False)
+    is_pure: bool
     """Whether two runs on the same inputs give the same, and nobody else notices them."""
 
-    def __post_init__(self) -> None:
-        pure = not self.traits & (Trait.EFFECT | Trait.RANDOM)
-        object.__setattr__(self, "is_pure", pure)
+    def __init__(
+        self,
+        name: str,
+        kernel: Kernel,
+        infer: Infer,
+        n_inputs: int | None,
+        attr_names: tuple[str, ...] = (),
+        n_outputs: int | None = None,
+        saves: tuple[Saved, ...] = (),
+        vjps: tuple[Vjp | None, ...] = (),
+        joint_vjp: Vjp | None = None,
+        accepts_none: bool = False,
+        lowering: Lowering | None = None,
+        traits: Trait = Trait.NONE,
+        identity: float | None = None,
+        kinds: str = "f",
+        domain: tuple[float, float] | None = None,
+        samples: tuple[Sample, ...] = (),
+        ulp: tuple[float, float] = (0.0, 0.0),
+        batch: Callable[..., Any] | None = None,
+        save: Callable[..., tuple[Any, ...]] = _save_nothing,
+        subgraphs: tuple[Any, ...] = (),
+    ) -> None:
+        self.name = name
+        self.kernel = kernel
+        self.infer = infer
+        self.n_inputs = n_inputs
+        self.attr_names = attr_names
+        self.n_outputs = n_outputs
+        self.saves = saves
+        self.vjps = vjps
+        self.joint_vjp = joint_vjp
+        self.accepts_none = accepts_none
+        self.lowering = lowering
+        self.traits = traits
+        self.identity = identity
+        self.kinds = kinds
+        self.domain = domain
+        self.samples = samples
+        self.ulp = ulp
+        self.batch = batch
+        self.save = save
+        self.subgraphs = subgraphs
+        self.is_pure = not traits & (Trait.EFFECT | Trait.RANDOM)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -420,11 +491,13 @@ def get_op(name: str) -> Op:
 
 @functools.cache
 def load_all_ops() -> None:
-    """Loads every op file, also those of namespaces that nobody has used yet."""
-    from tapeline.runtime import ops
+    """Loads every op file, also those of namespaces that nobody has used yet.
 
-    for module in pkgutil.iter_modules(ops.__path__):
-        importlib.import_module(f"{ops.__name__}.{module.name}")
+    By name, since op files import this module: the registry is there before what it holds.
+    """
+    package = importlib.import_module("tapeline.runtime.ops")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
 
 
 def registered_ops() -> Iterator[Op]:

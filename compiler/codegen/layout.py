@@ -12,9 +12,8 @@ import functools
 import os
 import sys
 import sysconfig
-from dataclasses import dataclass
 from types import MemberDescriptorType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,8 +52,7 @@ _API_ARRAY_TYPE = 2
 _API_NEW_FROM_DESCR = 94
 
 
-@dataclass(frozen=True, slots=True)
-class NumpyApi:
+class NumpyApi(NamedTuple):
     """Addresses out of NumPy's C interface."""
 
     version: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tapeline.runtime.errors import RetraceError
 
@@ -17,8 +17,7 @@ WARN_AFTER = 5
 MAX_WARNINGS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class TraceRecord:
+class TraceRecord(NamedTuple):
     """One trace of a function.
 
     Attributes

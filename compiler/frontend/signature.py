@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,17 +25,24 @@ _MATCHED = 4
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-@dataclass(slots=True)
 class Call:
-    """One call in its canonical form."""
+    """One call in its canonical form.
 
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    key: Hashable = None
-    tensors: list[Any] = field(default_factory=list)
-    """The leaves that are tensors or arrays, in order."""
-    paths: list[str] = field(default_factory=list)
-    """What a person calls each of these leaves, such as `params['w']`; made on demand."""
+    Attributes
+    ----------
+    key : hashable
+        Equal for calls that share a trace.
+    tensors : list
+        The leaves that are tensors or arrays, in order.
+    """
+
+    __slots__ = ("args", "key", "kwargs", "tensors")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.key: Hashable = None
+        self.tensors: list[Any] = []
 
 
 class Signature:

@@ -7,8 +7,7 @@ of its true places. Assignments stand in `assignment`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -37,8 +36,7 @@ from tapeline.runtime.spec import Shape, broadcast_shapes
 from tapeline.runtime.tensor import Tensor, as_tensor, new_tensor
 
 
-@dataclass(frozen=True, slots=True)
-class IndexArray:
+class IndexArray(NamedTuple):
     """An index tensor of a key: the axis of x that it indexes, and that axis after the basic part
     of the key was applied."""
 
@@ -47,8 +45,7 @@ class IndexArray:
     place: int
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """A key resolved against a shape: the basic part first, then the index tensors."""
 
     basic: BasicIndex

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tapeline as tl
 
+TYPING = ("TYPE_CHECKING", "Any")
 LISTED = Path(__file__).with_name("public_names.txt")
 
 
@@ -14,14 +15,15 @@ def public_names() -> list[str]:
     """The names that `import tapeline` promises; submodules that are no namespace do not count."""
     return sorted(
         name
-        for name, value in vars(tl).items()
-        if not name.startswith("_") and not (isinstance(value, types.ModuleType) and hidden(value))
+        for name in dir(tl)
+        if not name.startswith("_") and not hidden(getattr(tl, name)) and name not in TYPING
     )
 
 
-def hidden(module: types.ModuleType) -> bool:
-    """Whether the module is one of the two linked packages."""
-    return module.__name__ in ("tapeline.runtime", "tapeline.compiler")
+def hidden(value: object) -> bool:
+    """Whether the value is one of the two linked packages."""
+    names = ("tapeline.runtime", "tapeline.compiler")
+    return isinstance(value, types.ModuleType) and value.__name__ in names
 
 
 def test_public_names_are_those_listed() -> None:
