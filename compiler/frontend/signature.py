@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -235,6 +236,8 @@ def _static_key(value: Any, kind: type) -> Hashable:
         return value  # type: ignore[no-any-return]  # hashable by its type
     if hasattr(value, "__tapeline_tensor__"):
         return _Identity(value)
+    if kind is MethodType:
+        return _Identity(value.__self__), value.__func__  # a new object at each access
     if getattr(kind, "__hash__", None) is None:
         raise ArgumentTypeError(
             f"a value of type {kind.__name__} cannot be told from another one: it has no hash; "

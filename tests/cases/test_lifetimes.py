@@ -44,6 +44,29 @@ def test_all_traces_of_a_dropped_function_are_freed() -> None:
     assert alive() is None
 
 
+def test_a_bound_method_as_argument_is_traced_once_and_its_instance_freed() -> None:
+    class Model:
+        def __init__(self, scale: float) -> None:
+            self.scale = scale
+
+        def step(self, x: Any) -> Any:
+            return x * self.scale
+
+    @tl.function
+    def run(step: Any, x: Any) -> Any:
+        return step(x) + 1.0
+
+    model, other = Model(2.0), Model(3.0)
+    for k in range(5):
+        assert_close(run(model.step, tensor(float(k))), 2.0 * k + 1.0)
+    assert run.trace_count == 1
+    assert_close(run(other.step, tensor(1.0)), 4.0)
+    alive = weakref.ref(model)
+    del model
+    gc.collect()
+    assert alive() is None
+
+
 def test_a_function_keeps_no_instance_alive_that_it_was_called_with() -> None:
     class Model:
         def __init__(self, scale: float) -> None:

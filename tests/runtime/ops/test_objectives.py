@@ -28,7 +28,7 @@ def test_losses_of_numbers_are_what_their_definitions_say() -> None:
     functions: list[tuple[Callable[..., tl.Tensor], Any]] = [
         (tl.nn.mse, error**2),
         (tl.nn.mae, size),
-        (lambda *x, **options: tl.nn.huber(*x, delta=2.0, **options), huber),
+        (lambda p, t, **options: tl.nn.huber(p, t, delta=2.0, **options), huber),
     ]
     for function, want in functions:
         for reduction, whole in (("none", want), ("sum", want.sum()), ("mean", want.mean())):
