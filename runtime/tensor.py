@@ -207,7 +207,9 @@ class Tensor:
     ) -> Any:
         function = NUMPY_FUNCTIONS.get(func)
         if function is not None:
-            return function(*args, **kwargs)
+            out = kwargs.pop("out", None)
+            result = function(*args, **kwargs)
+            return result if out is None else _store(func, result, (out,))
         if func in _ABOUT_ARRAYS:
             return func(*[_plain(arg) for arg in args], **kwargs)
         raise ArgumentTypeError(
@@ -458,7 +460,7 @@ def _plain(x: Any) -> Any:
     return x.numpy() if hasattr(type(x), "__tapeline_tensor__") else x
 
 
-def _store(ufunc: np.ufunc, result: Any, out: tuple[Any, ...]) -> Any:
+def _store(ufunc: Callable[..., Any], result: Any, out: tuple[Any, ...]) -> Any:
     """Serve `array += tensor`: the result goes into the caller's own array."""
     (target,) = out
     if type(target) is Tensor:

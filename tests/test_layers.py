@@ -24,6 +24,7 @@ RUNTIME_LAYERS = (
     ("cells", "limits", "exchange", "indexed_slices", "callbacks"),
     ("inspection",),
     ("ops",),
+    ("numpy_functions",),
     ("control",),
     ("recorder", "tape", "backprop", "jacobian"),
     ("variable",),

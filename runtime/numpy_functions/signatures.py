@@ -1,0 +1,187 @@
+"""Ops of the library under NumPy's signatures, where those differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.ops import arranging, creation, grids, linalg, matmul, norms, solving
+from tapeline.runtime.ops.cast import identity
+from tapeline.runtime.ops.extrema import max as max_over
+from tapeline.runtime.ops.extrema import min as min_over
+from tapeline.runtime.ops.permuting import matrix_transpose
+from tapeline.runtime.ops.reduction import all as all_of
+from tapeline.runtime.ops.reduction import any as any_of
+from tapeline.runtime.ops.reduction import count_nonzero, prod
+from tapeline.runtime.ops.reduction import sum as sum_over
+from tapeline.runtime.ops.rounding import round as rounded
+from tapeline.runtime.ops.singular import svdvals
+from tapeline.runtime.ops.slicing import diagonal
+from tapeline.runtime.ops.sorting import argsort as order_of
+from tapeline.runtime.ops.sorting import sort as sorted_along
+from tapeline.runtime.ops.statistics import mean, std, var
+from tapeline.runtime.spec import canonical_dtype
+from tapeline.runtime.tensor import Tensor, cast_tensor, register_ufunc
+
+
+def _sum(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Tensor:
+    return sum_over(a, axis, dtype=dtype, keepdims=keepdims)
+
+
+def _prod(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Tensor:
+    return prod(a, axis, dtype=dtype, keepdims=keepdims)
+
+
+def _mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Tensor:
+    return mean(_in(a, dtype), axis, keepdims=keepdims)
+
+
+def _var(
+    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
+) -> Tensor:
+    return var(_in(a, dtype), axis, ddof=ddof, keepdims=keepdims)
+
+
+def _std(
+    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
+) -> Tensor:
+    return std(_in(a, dtype), axis, ddof=ddof, keepdims=keepdims)
+
+
+def _in(a: Any, dtype: Any) -> Any:
+    """The tensor in the dtype that was asked for, if any."""
+    if dtype is None or not isinstance(a, Tensor):
+        return a
+    return cast_tensor(a, canonical_dtype(dtype))
+
+
+def _max(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    return max_over(a, axis, keepdims=keepdims)
+
+
+def _min(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    return min_over(a, axis, keepdims=keepdims)
+
+
+def _any(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    return any_of(a, axis, keepdims=keepdims)
+
+
+def _all(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    return all_of(a, axis, keepdims=keepdims)
+
+
+def _sort(a: Any, axis: int | None = -1, kind: Any = None, *, stable: Any = None) -> Tensor:
+    return sorted_along(a.reshape(-1), -1) if axis is None else sorted_along(a, axis)
+
+
+def _argsort(a: Any, axis: int | None = -1, kind: Any = None, *, stable: Any = None) -> Tensor:
+    return order_of(a.reshape(-1), -1) if axis is None else order_of(a, axis)
+
+
+def _tril(m: Any, k: int = 0) -> Tensor:
+    return grids.tril(m, k=k)
+
+
+def _triu(m: Any, k: int = 0) -> Tensor:
+    return grids.triu(m, k=k)
+
+
+def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
+    return sum_over(diagonal(a, offset, axis1, axis2), -1, dtype=dtype)
+
+
+def _copy(a: Any, order: str = "K", subok: bool = False) -> Tensor:
+    return identity(a)
+
+
+def _zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True) -> Tensor:
+    return creation.zeros_like(a, dtype)
+
+
+def _ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True) -> Tensor:
+    return creation.ones_like(a, dtype)
+
+
+def _empty_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True) -> Tensor:
+    return creation.empty_like(a, dtype)
+
+
+def _full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True
+) -> Tensor:
+    return creation.full_like(a, fill_value, dtype)
+
+
+def _linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
+    dtype: Any = None, axis: int = 0,
+) -> Any:  # fmt: skip
+    steps = num - 1 if endpoint else num
+    step = (stop - start) / steps
+    places = creation.arange(num, dtype=np.float64)
+    for _ in range(max(getattr(start, "ndim", 0), getattr(stop, "ndim", 0))):
+        places = places[..., None]
+    values = start + step * places
+    if axis != 0:
+        raise ArgumentError("np.linspace: of tensors, only axis=0 is known; move the axis after")
+    values = values if dtype is None else cast_tensor(values, canonical_dtype(dtype))
+    return (values, step) if retstep else values
+
+
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
+    if axis is None and (ord is None or x.ndim == 1):
+        return norms.vector_norm(x, ord=2 if ord is None else ord, keepdims=keepdims)
+    pair = tuple(range(x.ndim)) if axis is None else axis
+    if isinstance(pair, int) or len(pair) == 1:
+        return norms.vector_norm(x, axis=pair, ord=2 if ord is None else ord, keepdims=keepdims)
+    if pair not in ((0, 1), (-2, -1)) or x.ndim != 2:
+        raise ArgumentError(
+            f"np.linalg.norm: of tensors, matrix norms take the axes of a 2-d tensor, got axis="
+            f"{axis!r} for {x.ndim} dimensions; use tl.linalg.matrix_norm, which takes the last two"
+        )
+    return norms.matrix_norm(x, ord=ord, keepdims=keepdims)
+
+
+def _lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, ...]:
+    """By the pseudo-inverse, so with gradients; residuals only where NumPy gives them, eagerly."""
+    rows, columns = a.shape
+    rtol = np.finfo(np.float64).eps * max(rows, columns) if rcond is None else rcond
+    solution = matmul.matmul(solving.pinv(a, rtol=rtol), b)
+    values = svdvals(a)
+    rank = count_nonzero(values > values[0] * rtol)
+    rest = b - matmul.matmul(a, solution)
+    residuals = sum_over(rest * rest, 0)
+    if int(rank) < columns or rows <= columns:
+        residuals = creation.empty((0,), dtype=residuals.dtype)
+    return solution, residuals.reshape(-1), rank, values
+
+
+def _cond(x: Any, p: Any = None) -> Tensor:
+    if p in (None, 2):
+        values = svdvals(x)
+        return values[..., 0] / values[..., -1]
+    return norms.matrix_norm(x, ord=p) * norms.matrix_norm(solving.inv(x), ord=p)
+
+
+ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.sum: _sum, np.prod: _prod, np.mean: _mean, np.var: _var, np.std: _std,
+    np.max: _max, np.amax: _max, np.min: _min, np.amin: _min, np.any: _any, np.all: _all,
+    np.sort: _sort, np.argsort: _argsort, np.count_nonzero: count_nonzero,
+    np.tril: _tril, np.triu: _triu, np.trace: _trace, np.diagonal: diagonal, np.copy: _copy,
+    np.zeros_like: _zeros_like, np.ones_like: _ones_like, np.empty_like: _empty_like,
+    np.full_like: _full_like, np.linspace: _linspace, np.meshgrid: grids.meshgrid,
+    np.roll: arranging.roll, np.repeat: arranging.repeat, np.tile: arranging.tile,
+    np.split: arranging.split, np.unstack: arranging.unstack, np.around: rounded,
+    np.cross: linalg.cross, np.vecdot: matmul.vecdot, np.matrix_transpose: matrix_transpose,
+    np.linalg.matmul: matmul.matmul, np.linalg.outer: matmul.outer,
+    np.linalg.tensordot: matmul.tensordot, np.linalg.vecdot: matmul.vecdot,
+    np.linalg.matrix_transpose: matrix_transpose, np.linalg.norm: _norm,
+    np.linalg.lstsq: _lstsq, np.linalg.cond: _cond,
+}  # fmt: skip
+
+for _numpy, _function in ANSWERS.items():
+    register_ufunc(_numpy, _function)
