@@ -80,7 +80,16 @@ class RetraceError(TapelineError, RuntimeError):
     """
 
 
-class UndefinedVariableError(TracingError, UnboundLocalError):
+class PathError(TracingError, TypeError, ValueError):
+    """A variable or a result has values of different kinds on two paths, and a tensor decides
+    which path runs; or it does not keep its type from round to round of a loop.
+
+    Mistake: `y = x if x.sum() > 0 else None`.
+    Repair: give both the same structure, shape and dtype.
+    """
+
+
+class UndefinedVariableError(TracingError, UnboundLocalError, ValueError):
     """A variable was used that has a value only on one path, and a tensor decides which path runs.
 
     Mistake: `if x.sum() > 0: y = x` and then `return y`.

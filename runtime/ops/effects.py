@@ -29,14 +29,15 @@ def _infer(*_: Any) -> TensorSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Message:
-    """The arguments of an `AssertionError`, told from another by identity."""
+    """An exception of a check: its type and arguments; told from another by identity."""
 
     args: tuple[Any, ...]
+    error: type[Exception] = AssertionError
 
 
 def _assert_kernel(condition: Any, message: Message) -> Any:
     if not condition:
-        raise AssertionError(*message.args)
+        raise message.error(*message.args)
     return np.array(True)
 
 
@@ -49,7 +50,7 @@ HOST_ASSERT = define_op(
     traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
     kinds="b",
 )
-"""Raises `AssertionError` unless its input is true."""
+"""Raises an exception, `AssertionError` by default, unless its input is true."""
 
 
 def _raise_kernel(error: BaseException | type[BaseException]) -> Any:

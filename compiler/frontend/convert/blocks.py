@@ -8,10 +8,10 @@ nodes keep the user's lines and columns.
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tapeline.compiler.frontend.convert.liveness import Liveness
 from tapeline.compiler.frontend.convert.syntax import (
     SCOPES,
     Names,
@@ -58,7 +58,8 @@ class Blocks(ast.NodeTransformer):
         self._stops = stops
         self._class_name = class_name
         self._first = first
-        self._loaded: Counter[str] = Names(body).loaded
+        statements_only = [item for item in body if isinstance(item, ast.stmt)]
+        self._live_after = Liveness(statements_only).after
         self._count = 0
 
     # ---- statements
@@ -174,9 +175,9 @@ class Blocks(ast.NodeTransformer):
         self, operator: str, first: str, k: int, names: tuple[str, ...], stops: list[str],
         node: ast.stmt,
     ) -> Any:  # fmt: skip
-        """The call that runs a loop; it is told which variables are read elsewhere."""
-        inside = Names([node]).loaded
-        live = tuple(name for name in names if self._loaded[name] > inside[name] or name == "@rv")
+        """The call that runs a loop; it is told which variables are read afterwards."""
+        after = self._live_after.get(id(node), set(names))
+        live = tuple(name for name in names if name in after)
         return statements(
             f"at_tl.{operator}({first}at_test{k}, at_body{k}, at_get{k}, at_set{k}, "
             f"{names!r}, {tuple(stops)!r}, {live!r})",

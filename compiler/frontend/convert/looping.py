@@ -44,8 +44,10 @@ from tapeline.compiler.frontend.convert.unify import (
     same_object,
 )
 from tapeline.runtime import nest
-from tapeline.runtime.errors import ArgumentError, TracingError
+from tapeline.runtime.dispatch import bind
+from tapeline.runtime.errors import ArgumentError, PathError, TracingError
 from tapeline.runtime.op import get_op
+from tapeline.runtime.ops.effects import HOST_ASSERT, Message
 from tapeline.runtime.ops.shaping import broadcast_to
 from tapeline.runtime.spec import spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor
@@ -56,9 +58,13 @@ UNROLLED = 64
 _INT = np.dtype(np.int64)
 
 
-def repeat_while(test: Callable[[], Any], body: Callable[[], None], state: State) -> None:
-    """`while` over a tensor."""
-    _Loop(state, test, body, f"the 'while' at {line_of(body)}").run()
+def repeat_while(
+    condition: Any, test: Callable[[], Any], body: Callable[[], None], state: State
+) -> None:
+    """`while` over a tensor; `condition` is what the test gave just now."""
+    loop = _Loop(state, test, body, f"the 'while' at {line_of(body)}")
+    loop.first_condition = condition
+    loop.run()
 
 
 def repeat_for(
@@ -183,7 +189,7 @@ def _roll_range(
     return True
 
 
-class _DriftError(TracingError):
+class _DriftError(PathError):
     """A variable does not keep its type; `is_tensor` says whether it is a tensor at the start."""
 
     is_tensor = False
@@ -225,6 +231,10 @@ class _Loop:
     index_test: Callable[[Any], Any] = field(default=lambda _: True)
     index_body: Callable[[Any], None] = field(default=lambda _: None)
     carried: list[_Carried] = field(default_factory=list)
+    needs_round: list[str] = field(default_factory=list)
+    """Variables that have no value where no round runs."""
+    first_condition: Any = None
+    """What the test of a `while` gave before the first round."""
 
     def run(self) -> None:
         """Traces the loop and adds it to the graph around."""
@@ -380,7 +390,7 @@ class _Loop:
         if value.original is before or value.original is UNDEF:
             return True
         if before is UNDEF:
-            is_needed = name == RESULT or (self.runs_once and name in self.state.live)
+            is_needed = name == RESULT or name in self.state.live
             if is_needed:
                 self._carry_late(position, name, value)
             return not is_needed
@@ -393,6 +403,8 @@ class _Loop:
         zeros = [0 if type(x) is Joined else x for x in wanted]
         item = _Carried(position, name, value.original, wanted, zeros, is_late=True)
         self.carried.append(item)
+        if name != RESULT and not self.runs_once:
+            self.needs_round.append(name)
 
     def _meet(self, item: _Carried, value: Value) -> bool:
         """Whether a value comes back in the form in which it went in; widens weak numbers."""
@@ -539,12 +551,20 @@ class _Loop:
             self.limit,
             self.rows,
         )
+        if self.needs_round:
+            self._check_round(results[0] > 0 if self.is_counted else self.first_condition)
         tensors = iter(
             [mark_weak(t, w.weak) for t, w in zip(results, joined, strict=True)][
                 1 if self.is_counted else 0 :
             ]
         )
         self._put_results(tensors)
+
+    def _check_round(self, is_run: Any) -> None:
+        """Makes it an error of the compiled function if no round runs."""
+        name = self.needs_round[0]
+        text = f"the variable {name!r} has no value: {self.what} ran no round"
+        bind(HOST_ASSERT, (as_condition(is_run),), (Message((text,), UnboundLocalError),))
 
     def _put_results(self, tensors: Any) -> None:
         variables = list(self.around.before)

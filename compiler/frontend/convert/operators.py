@@ -15,7 +15,7 @@ from tapeline.compiler.frontend.convert import looping, staging
 from tapeline.compiler.frontend.convert.calls import callee, install_operators
 from tapeline.compiler.frontend.convert.reads import note_attribute
 from tapeline.compiler.frontend.convert.state import UNDEF, Get, Set, State, is_symbolic
-from tapeline.runtime.errors import TracingError
+from tapeline.runtime.errors import PathError
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Lt": operator.lt,
@@ -74,7 +74,7 @@ class Operators:
                 return
             body()
             condition = test()
-        looping.repeat_while(test, body, State(names, get, set_, stops, live))
+        looping.repeat_while(condition, test, body, State(names, get, set_, stops, live))
 
     @staticmethod
     def for_(
@@ -110,7 +110,7 @@ class Operators:
         """What a function returns whose `return`s set flags."""
         if is_symbolic(is_returned):
             if not always and result is not None:
-                raise TracingError(
+                raise PathError(
                     "the function returns a value on one path and falls off its end, so returns "
                     "None, on another, and a tensor decides; add a return statement at the end"
                 )

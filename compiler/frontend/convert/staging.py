@@ -36,7 +36,7 @@ from tapeline.compiler.frontend.convert.unify import (
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.errors import ArgumentError, TracingError
+from tapeline.runtime.errors import ArgumentError, PathError
 from tapeline.runtime.ops.effects import HOST_ASSERT, HOST_RAISE, Message
 from tapeline.runtime.ops.logic import logical_not
 from tapeline.runtime.tensor import Tensor, as_tensor
@@ -205,7 +205,7 @@ def choose(condition: Any, then: Any, other: Any, is_logical: bool = False) -> A
         try:
             result = choice.join(first.returned, second.returned)
         except MismatchError as error:
-            raise TracingError(
+            raise PathError(
                 f"{what} over a tensor gives {error}; both must be tensors of one shape and dtype"
             ) from None
     choice.apply(decided)
@@ -279,7 +279,7 @@ def _join_variable(
         return choice.join(then, other)
     except MismatchError as error:
         shown = "the result of the function" if name == RESULT else f"the variable {name!r}"
-        raise TracingError(
+        raise PathError(
             f"{what} depends on a tensor, and {shown} is on its two paths {error}; "
             "both must be tensors of one shape and dtype, or equal values"
         ) from None
@@ -311,7 +311,7 @@ def _join_effects(choice: _Choice, what: str) -> list[Callable[[], None]]:
         try:
             result = choice.join(*values)
         except MismatchError as error:
-            raise TracingError(
+            raise PathError(
                 f"{what} depends on a tensor, and {slot.path} is on its two paths {error}"
             ) from None
         finish.append(_slot_writer(slot, result))

@@ -428,15 +428,40 @@ def test_variable_of_one_branch_is_an_error_only_where_it_is_used() -> None:
         compiled(tl.asarray(1.0), True)
 
 
-def test_variable_of_a_loop_that_may_run_no_round() -> None:
+def test_variable_of_a_loop_that_runs_no_round() -> None:
     @tl.function
-    def f(n: Any) -> Any:
+    def counted(n: Any) -> Any:
         for i in range(n):
             y = i * 2
         return y
 
-    with pytest.raises(UndefinedVariableError, match=r"'y' may be undefined.*may run no round"):
-        f(tl.asarray(3))
+    @tl.function
+    def tested(n: Any) -> Any:
+        while n > 0:
+            y = n * 2
+            n = n - 1
+        return y
+
+    for f, expected in ((counted, 4), (tested, 2)):
+        assert int(f(tl.asarray(3))) == expected
+        with pytest.raises(UnboundLocalError, match=r"'y' has no value.*ran no round"):
+            f(tl.asarray(0))
+
+
+def test_variable_of_a_loop_that_nobody_reads_afterwards_is_no_matter() -> None:
+    def f(n: Any) -> Any:
+        total = n * 0
+        for i in range(n):
+            t = i * 2
+            total = total + t
+        for i in range(n - 2):
+            t = i * 3
+            total = total + t
+        return total
+
+    compiled = tl.function(f)
+    for n in (0, 1, 5):
+        assert int(compiled(tl.asarray(n))) == int(f(n))
 
 
 def test_branches_of_two_types_are_named() -> None:
