@@ -44,7 +44,7 @@ from tapeline.compiler.ir.control_ops import is_cond
 from tapeline.compiler.ir.location import Location
 from tapeline.runtime.op import Op, Pointwise, get_op
 
-_KEEP_SIGN = frozenset(map(get_op, ("add", "minimum", "maximum", "remainder", "floor_divide")))
+_KEEP_SIGN = frozenset(map(get_op, ("multiply", "minimum", "maximum", "remainder", "floor_divide")))
 """Ops that give no negative int for ints that are not negative."""
 
 
@@ -280,7 +280,7 @@ class ControlEmitter:
         """Notes an int that cannot be negative, short of running out of range by counting."""
         given = [self.b.is_nonnegative(x) for x in values]
         if all(given) or (op is get_op("remainder") and values[1].is_constant and given[1]):
-            self.b.nonnegative.add(made.name)
+            self.b.least.setdefault(made.name, 0)
 
     def _element(self, frame: Frame, node: int) -> Value:
         graph = frame.prepared.body.graph

@@ -132,22 +132,23 @@ class LoopEmitter:
         return following, latch
 
     def _note_counters(self, carried: _Carried) -> None:
-        """Notes which of the numbers only grow from 0 or more."""
+        """Notes where the numbers begin that only grow."""
         graph = self.form.body
         if carried.turn.name.startswith("%"):
-            self.b.nonnegative.add(carried.turn.name)
+            self.b.least[carried.turn.name] = 0
         for k, value in carried.numbers.items():
             initial = self.state[k].value
             assert initial is not None
-            if value.code[0] != "i" or not self.b.is_nonnegative(initial):
+            least = self.b.least_of(initial) if value.code[0] == "i" else None
+            if least is None:
                 continue
             own, end = graph.placeholders[k], graph.outputs[k]
             if graph.ops[end] is not get_op("add") or own not in graph.inputs[end]:
                 continue
-            (step,) = [i for i in graph.inputs[end] if i != own] or [own]
+            step = next((i for i in graph.inputs[end] if i != own), own)
             constant = graph.constant_value(step)
-            if step == own or (constant is not None and constant.item() >= 0):
-                self.b.nonnegative.add(value.name)
+            if constant is not None and constant.item() >= 0:
+                self.b.least[value.name] = least
 
     # ---- before and after
 

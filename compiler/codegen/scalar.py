@@ -18,6 +18,7 @@ _POWERS = frozenset(2.0**k for k in range(1, 41))
 """Divisors whose inverse is exact and at most a half, so that no product overflows."""
 
 
+_FAR = 1 << 62
 _IMPURE = ("phi ", "load ", "alloca ")
 
 
@@ -41,13 +42,15 @@ class ScalarBuilder(FunctionBuilder):
     """Emits code for one lane; what was computed before, in a block that comes first in any case,
     is not computed again."""
 
-    __slots__ = ("_known", "nonnegative")
+    __slots__ = ("_known", "_offsets", "least")
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
         self._known: list[dict[str, str]] = [{}]
-        self.nonnegative: set[str] = set()
-        """Registers with ints that cannot be negative."""
+        self._offsets: dict[str, tuple[Value, int]] = {}
+        """Registers that are another one plus a constant."""
+        self.least: dict[str, int] = {}
+        """Registers with ints that cannot be below a number, short of wrapping around."""
 
     def assign(self, instruction: str) -> str:
         """The register with the result of an instruction, which is added if it is new."""
@@ -90,10 +93,49 @@ class ScalarBuilder(FunctionBuilder):
         """Whether a condition was found to hold before."""
         return any(f"holds {condition.name}" in known for known in self._known)
 
+    def least_of(self, x: Value) -> int | None:
+        """A number that an int is known not to be below."""
+        number = _int_of(x)
+        return self.least.get(x.name) if number is None else number
+
     def is_nonnegative(self, x: Value) -> bool:
         """Whether an int is known not to be negative."""
-        number = _int_of(x)
-        return x.name in self.nonnegative if number is None else number >= 0
+        least = self.least_of(x)
+        return least is not None and least >= 0
+
+    def add(self, a: Value, b: Value, /) -> Value:
+        """The sum; constants that are added one after the other are added up."""
+        if a.code != "i8" or b.code != "i8":
+            return super().add(a, b)
+        number = _int_of(b)
+        if number is None and _int_of(a) is not None:
+            a, b, number = b, a, _int_of(a)
+        if number is None:
+            made = super().add(a, b)
+            low, high = self.least_of(a), self.least_of(b)
+            if low is not None and high is not None:
+                self.least[made.name] = low + high
+            return made
+        return self._moved(a, number)
+
+    def sub(self, a: Value, b: Value, /) -> Value:
+        """The difference."""
+        number = _int_of(b) if a.code == "i8" else None
+        return super().sub(a, b) if number is None else self._moved(a, -number)
+
+    def _moved(self, x: Value, number: int) -> Value:
+        """An int64 plus a constant."""
+        base, before = self._offsets.get(x.name, (x, 0))
+        total = before + number
+        if not total or abs(total) > _FAR:
+            return base if not total else super().add(x, self.const(number, x))
+        made = super().add(base, self.const(total, x))
+        if not made.is_constant:
+            self._offsets[made.name] = base, total
+            least = self.least_of(base)
+            if least is not None:
+                self.least[made.name] = least + total
+        return made
 
     def floor_divide(self, a: Value, b: Value, /) -> Value:
         """NumPy's `//`."""
