@@ -1,18 +1,20 @@
 """Gradients of choices and loops, which are again choices and loops, so that any order works.
 
-The gradient of a choice is the choice of two gradients. A loop runs once more with the states at
-the beginning of each turn as further rows (`make_scan_op(extends=...)`: where the first run is in
-the same graph only this one stays), then a loop over those rows goes the way back, and computes
-again what a turn needs of its own.
+The gradient of a choice is the choice of two gradients. A loop runs once more and keeps of each
+turn, as further rows, what its way back needs (`make_scan_op(extends=...)`: where the first run is
+in the same graph only this one stays). Then a loop over those rows goes the way back, and computes
+again what is cheaper to compute than to keep.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tapeline.compiler.autodiff.partition import partition
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.control import UNLIMITED
 from tapeline.compiler.frontend.replay import replay
@@ -25,12 +27,17 @@ from tapeline.compiler.ir.control_ops import (
     make_scan_op,
 )
 from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.passes.cse import CommonSubexpressions
+from tapeline.compiler.passes.dce import DeadCode
+from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, run_pipeline
 from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.dispatch import bind, guarding
 from tapeline.runtime.op import Attrs, Op, get_op
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tape import pop_tape, push_new_tape, watch
 from tapeline.runtime.tensor import Tensor
+
+_BEFORE_CUT = (*BEFORE_GRADIENTS, CommonSubexpressions(), DeadCode())
 
 HISTORY_BYTES = 1 << 28
 """Room for the states of a loop whose number of turns is not known beforehand; pages that nothing
@@ -57,8 +64,9 @@ def _pull_back(
     wrt: Sequence[int],
     given: Sequence[int],
     cts: Sequence[Tensor],
-) -> list[Tensor | None]:
-    """In a trace: the gradients for the inputs at `wrt` from cotangents of the outputs `given`."""
+) -> tuple[list[Tensor], list[Tensor | None]]:
+    """In a trace: the graph's outputs, and the gradients for the inputs at `wrt` from cotangents of
+    the outputs `given`."""
     tape = push_new_tape(persistent=False, watch_accessed_variables=False)
     try:
         for position in wrt:
@@ -69,7 +77,7 @@ def _pull_back(
     targets = [outputs[k] for k in given]
     sources = [inputs[position] for position in wrt]
     with guarding():  # a turn does not know what later ones mask
-        return imperative_grad(None, tape, targets, sources, output_gradients=list(cts))
+        return outputs, imperative_grad(None, tape, targets, sources, output_gradients=list(cts))
 
 
 def _zeros(spec: Any) -> Any:
@@ -111,7 +119,8 @@ def _cond_gradient(graph: Graph, wrt: Sequence[int], given: Sequence[int]) -> Gr
     with made.tracing():
         inputs = _placeholders(made, _specs(graph, graph.placeholders))
         cts = _placeholders(made, _specs(graph, [graph.outputs[k] for k in given]))
-        for position, gradient in zip(wrt, _pull_back(graph, inputs, wrt, given, cts), strict=True):
+        _, found = _pull_back(graph, inputs, wrt, given, cts)
+        for position, gradient in zip(wrt, found, strict=True):
             made.outputs.append(_node_of(made, gradient, inputs[position]))
     return made
 
@@ -140,15 +149,16 @@ def differentiate_loop(
     summed = [k for k, x in enumerate(captures) if need_captures[k] and _is_differentiable(x)]
     rows = [k for k, x in enumerate(xs) if need_xs[k] and _is_differentiable(x)]
     given = [k for k, ct in enumerate(ct_ys) if ct is not None]
-    length = _history_length(form, inputs)
-    count, history = _run_with_history(op, form, inputs, length)
+    turn = _split_turn(form, moving, summed, rows, given)
+    length = _history_length(form, inputs, turn.forward)
+    count, history = _run_again(op, form, turn, inputs, length)
     starts = [_zeros(state[k]) if ct_state[k] is None else ct_state[k] for k in moving]
     starts += [_zeros(captures[k]) for k in summed]
-    body = _backward_body(form, moving, summed, rows, given)
-    back_rows = [*history, *xs, *(ct_ys[k] for k in given)]
+    back_rows = [*history, *(xs[k] for k in turn.xs), *(ct_ys[k] for k in given)]
+    fixed = [captures[k] for k in turn.captures]
     shape = (len(starts), len(back_rows), length, not form.reverse)
-    found = _values(bind(make_scan_op(body), (count, *starts, *back_rows, *captures), shape))
-    found = found[1:]
+    backward = make_scan_op(turn.backward)
+    found = _values(bind(backward, (count, *starts, *back_rows, *fixed), shape))[1:]
     result: list[Any] = [None] * len(inputs)
     first_capture = form.first + form.n_state + form.n_xs
     places = [form.first + k for k in moving] + [first_capture + k for k in summed]
@@ -158,18 +168,26 @@ def differentiate_loop(
     return tuple(result)
 
 
-def _run_with_history(
-    op: Op, form: LoopForm, inputs: Sequence[Any], length: int
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One turn forward and one backward, with what is kept between them.
+
+    `forward` gives what the body gives, then what is kept as rows. `backward` takes cotangents of
+    the state and sums for captures, then those rows, the rows of `xs` and cotangents of ys, then
+    `captures`.
+    """
+
+    forward: Graph
+    backward: Graph
+    xs: tuple[int, ...]
+    captures: tuple[int, ...]
+
+
+def _run_again(
+    op: Op, form: LoopForm, turn: _Turn, inputs: Sequence[Any], length: int
 ) -> tuple[Any, list[Any]]:
-    """The number of turns, and each state at the beginning of each turn as rows."""
-    body = Graph(form.body.name)
-    copied: list[int] = []
-    for node in range(len(form.body)):
-        copied.append(body.copy_node(form.body, node, [copied[i] for i in form.body.inputs[node]]))
-    body.placeholders = [copied[node] for node in form.body.placeholders]
-    kept = form.body.placeholders[: form.n_state]
-    body.outputs = [copied[node] for node in (*form.body.outputs, *kept)]
-    recorder = make_scan_op(body, form.test, extends=op)
+    """The number of turns, and what they keep."""
+    recorder = make_scan_op(turn.forward, form.test, extends=op)
     limit = np.asarray(UNLIMITED, np.int64) if form.length is None else inputs[0]
     attrs = (form.n_state, form.n_xs, length, form.reverse)
     results = _values(bind(recorder, (limit, *inputs[form.first :]), attrs))
@@ -177,31 +195,69 @@ def _run_with_history(
     return count, results[1 + len(form.body.outputs) :]
 
 
-def _backward_body(
+def _split_turn(
     form: LoopForm,
     moving: Sequence[int],
     summed: Sequence[int],
     rows: Sequence[int],
     given: Sequence[int],
-) -> Graph:
-    """One turn of the way back: cotangents of the state, sums for the captures, and the forward
-    turn's own inputs in; the same before that turn, and gradients of its rows, out."""
+) -> _Turn:
+    """Cuts a turn and its way back where the fewest bytes are kept; xs and captures are there
+    anyway."""
+    joint, n_cts = _joint_turn(form, moving, summed, rows, given)
+    joint = run_pipeline(joint, _BEFORE_CUT)
+    n_inputs = len(form.body.placeholders)
+    states = joint.placeholders[: form.n_state]
+    late = joint.placeholders[n_inputs:]
+    parts = partition(joint, len(form.body.outputs), late, dear=states)
+    kept: list[int] = []
+    xs: dict[int, int] = {}
+    captures: dict[int, int] = {}
+    takes = parts.backward.placeholders
+    for number, at in enumerate(parts.input_of_residual):
+        if at is None or at < form.n_state:
+            kept.append(number)
+        elif at < form.n_state + form.n_xs:
+            xs[at - form.n_state] = takes[number]
+        else:
+            captures[at - form.n_state - form.n_xs] = takes[number]
+    forward, backward = parts.forward, parts.backward
+    n_body = len(form.body.outputs)
+    forward.outputs = forward.outputs[:n_body] + [forward.outputs[n_body + k] for k in kept]
+    cts = takes[len(parts.residuals) :]
+    backward.placeholders = [
+        *cts[:n_cts], *(takes[k] for k in kept), *xs.values(), *cts[n_cts:], *captures.values()
+    ]  # fmt: skip
+    return _Turn(forward, backward, tuple(xs), tuple(captures))
+
+
+def _joint_turn(
+    form: LoopForm,
+    moving: Sequence[int],
+    summed: Sequence[int],
+    rows: Sequence[int],
+    given: Sequence[int],
+) -> tuple[Graph, int]:
+    """A turn and its way back in one graph, and how many cotangents and sums it takes.
+
+    Its inputs are those of the body, then cotangents of the state, sums for captures, cotangents of
+    ys. Its outputs are those of the body, then the gradients for the state, the new sums, and the
+    gradients of xs.
+    """
     body = form.body
     specs = _specs(body, body.placeholders)
     first = form.n_state + form.n_xs
-    state, captures = specs[: form.n_state], specs[first:]
     made = CapturingGraph(f"{body.name}_vjp")
-    made.holds_arrays = True
     with made.tracing():
-        cts = _placeholders(made, [state[k] for k in moving])
-        sums = _placeholders(made, [captures[k] for k in summed])
-        inputs = _placeholders(made, specs[:first])
+        inputs = _placeholders(made, specs)
+        cts = _placeholders(made, [specs[k] for k in moving])
+        sums = _placeholders(made, [specs[first + k] for k in summed])
         outputs = [body.outputs[form.n_state + k] for k in given]
         ct_ys = _placeholders(made, _specs(body, outputs))
-        inputs += _placeholders(made, captures)
         wrt = [*moving, *(first + k for k in summed), *(form.n_state + k for k in rows)]
         targets = [*moving, *(form.n_state + k for k in given)]
-        found = _pull_back(body, inputs, wrt, targets, [*cts, *ct_ys])
+        results, found = _pull_back(body, inputs, wrt, targets, [*cts, *ct_ys])
+        made.outputs = [made.value_id(tensor) for tensor in results]
         middle = len(moving) + len(summed)
         for position, gradient in zip(wrt[: len(moving)], found, strict=False):
             made.outputs.append(_node_of(made, gradient, inputs[position]))
@@ -209,21 +265,21 @@ def _backward_body(
             made.outputs.append(made.value_id(total if gradient is None else total + gradient))
         for position, gradient in zip(wrt[middle:], found[middle:], strict=True):
             made.outputs.append(_node_of(made, gradient, inputs[position]))
-    return made
+    return made, middle
 
 
 # --- how many turns there can be --------------------------------------------------------------
 
 
-def _history_length(form: LoopForm, inputs: Sequence[Any]) -> int:
+def _history_length(form: LoopForm, inputs: Sequence[Any], turn: Graph) -> int:
     """How many turns there must be room for."""
     if form.length is not None:
         return form.length
     bound = _bound(form, inputs)
     if bound is not None:
         return bound
-    turn = sum(_specs(form.body, [node])[0].nbytes for node in form.body.placeholders)
-    return max(1, min(HISTORY_TURNS, HISTORY_BYTES // max(turn, 1)))
+    kept = sum(turn.spec(node).nbytes for node in turn.outputs[len(form.body.outputs) :])
+    return max(1, min(HISTORY_TURNS, HISTORY_BYTES // max(kept, 1)))
 
 
 def _known(value: Any) -> Any:

@@ -17,14 +17,14 @@ What the cut is told:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tapeline.compiler.autodiff.mincut import CutProblem, minimum_cut
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.runtime.errors import GraphError
-from tapeline.runtime.op import Op, Reduction, Trait
+from tapeline.runtime.op import Branch, Loop, Op, Reduction, Trait
 
 DEPTH_LIMIT = 64
 REDUCTION_FACTOR = 4
@@ -65,6 +65,7 @@ def partition(
     n_forward_outputs: int,
     cotangents: Sequence[int],
     depth_limit: int = DEPTH_LIMIT,
+    dear: Collection[int] = (),
 ) -> Partition:
     """The forward and the backward graph of a joint graph.
 
@@ -79,6 +80,8 @@ def partition(
         The ids of the placeholders that are cotangents of primal outputs.
     depth_limit : int
         How many ops on a path may be run again.
+    dear : collection of int
+        Placeholders that are not free to keep: what a loop carries lasts for one turn only.
 
     Raises
     ------
@@ -94,7 +97,7 @@ def partition(
     for i in outputs:
         if late[i]:
             raise GraphError(f"partition: the primal output %{i} depends on a cotangent")
-    residuals = _choose_residuals(joint, late, set(outputs), gradients, depth_limit)
+    residuals = _choose_residuals(joint, late, set(outputs), gradients, depth_limit, dear)
     inputs = [i for i in joint.placeholders if not late[i]]
     input_at = {node: k for k, node in enumerate(inputs)}
     output_at = {node: k for k, node in reversed(list(enumerate(outputs)))}
@@ -126,6 +129,7 @@ def _choose_residuals(
     outputs: set[int],
     gradients: Sequence[int],
     depth_limit: int,
+    dear: Collection[int],
 ) -> tuple[int, ...]:
     """The minimum cut of the early values that the backward computation needs."""
     needed = _ancestors(joint, gradients, late)
@@ -145,8 +149,8 @@ def _choose_residuals(
                 wanted[at] = True
             elif at is not None:
                 users[at].append(position[user])
-    fixed = _never_run_again(joint, values, position, depth_limit)
-    sizes = [_keeping_cost(joint, i, outputs) for i in values]
+    fixed = _never_run_again(joint, values, position, depth_limit, bool(dear))
+    sizes = [_keeping_cost(joint, i, outputs, dear) for i in values]
     labels = [f"%{i} ({joint.ops[i].name})" for i in values]
     saved = minimum_cut(CutProblem(sizes, users, fixed, wanted, labels))
     return tuple(values[k] for k in saved)
@@ -165,21 +169,29 @@ def _ancestors(joint: Graph, roots: Sequence[int], late: list[bool]) -> list[boo
     return needed
 
 
-def _keeping_cost(joint: Graph, node_id: int, outputs: set[int]) -> int | None:
+def _keeping_cost(
+    joint: Graph, node_id: int, outputs: set[int], dear: Collection[int]
+) -> int | None:
     spec = joint.specs[node_id]
     if isinstance(spec, tuple):
         return None  # its parts can be kept
-    if joint.ops[node_id] is PLACEHOLDER or node_id in outputs:
+    if node_id in dear:
+        return spec.nbytes
+    if not dear and node_id in outputs:
+        return 0
+    if joint.ops[node_id] is PLACEHOLDER:
         return 0
     return spec.nbytes
 
 
 def _never_run_again(
-    joint: Graph, values: list[int], position: dict[int, int], depth_limit: int
+    joint: Graph, values: list[int], position: dict[int, int], depth_limit: int, in_loop: bool
 ) -> list[bool]:
     fixed = [False] * len(values)
     depth = [0] * len(values)
-    heavy = {op: _is_heavy(op) for op in dict.fromkeys(joint.ops)}
+    heavy = {
+        op: _is_heavy(op) and not (in_loop and _is_control(op)) for op in dict.fromkeys(joint.ops)
+    }
     for k, i in enumerate(values):
         op = joint.ops[i]
         if op is CONSTANT:
@@ -197,6 +209,12 @@ def _is_heavy(op: Op) -> bool:
     if op.traits & (Trait.EFFECT | Trait.RANDOM | Trait.NO_RECOMPUTE | Trait.CALL):
         return True
     return op.lowering is None
+
+
+def _is_control(op: Op) -> bool:
+    """Whether the op is a choice or a loop that may run twice: an inner loop does so rather than
+    keep all its turns for all turns of the outer one."""
+    return isinstance(op.lowering, Branch | Loop) and op.is_pure
 
 
 def _shrinks(joint: Graph, node_id: int) -> bool:

@@ -105,6 +105,8 @@ def _put_vjp_value(ct: Any, attrs: Attrs, places: Any, shape: Shape) -> Any:
     for extent in ct.shape:
         count *= extent
     taken = call(TAKE, call(RESHAPE, ct, attrs=((count,),)), places, attrs=(0,))
+    if not places.ndim:
+        return unbroadcast(taken, shape)
     lasting = call(LAST_WRITES, places, attrs=(count,))
     return unbroadcast(call(get_op("where"), lasting, taken, zero_like(ct)), shape)
 
