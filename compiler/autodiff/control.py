@@ -9,6 +9,7 @@ again what is cheaper to compute than to keep.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,7 @@ from tapeline.compiler.passes.cse import CommonSubexpressions
 from tapeline.compiler.passes.dce import DeadCode
 from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, run_pipeline
 from tapeline.runtime.backprop import imperative_grad
-from tapeline.runtime.dispatch import bind, guarding
+from tapeline.runtime.dispatch import STATE, bind, guarding, is_guarded
 from tapeline.runtime.op import Attrs, Op, get_op
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tape import pop_tape, push_new_tape, watch
@@ -76,8 +77,7 @@ def _pull_back(
         pop_tape(tape)
     targets = [outputs[k] for k in given]
     sources = [inputs[position] for position in wrt]
-    with guarding():  # a turn does not know what later ones mask
-        return outputs, imperative_grad(None, tape, targets, sources, output_gradients=list(cts))
+    return outputs, imperative_grad(None, tape, targets, sources, output_gradients=list(cts))
 
 
 def _zeros(spec: Any) -> Any:
@@ -99,7 +99,8 @@ def differentiate_cond(
     given = [k for k, ct in enumerate(cts) if ct is not None]
     gradients: list[Any] = [None] * op_inputs(op)
     if wrt and given:
-        graphs = [_cond_gradient(graph, wrt, given) for graph in op.subgraphs]
+        guarded = is_guarded()
+        graphs = [_cond_gradient(graph, wrt, given, guarded) for graph in op.subgraphs]
         inputs = (condition, *operands, *(cts[k] for k in given))
         found = _values(bind(make_cond_op(*graphs), inputs))
         for position, gradient in zip(wrt, found, strict=True):
@@ -113,13 +114,14 @@ def op_inputs(op: Op) -> int:
     return op.n_inputs
 
 
-def _cond_gradient(graph: Graph, wrt: Sequence[int], given: Sequence[int]) -> Graph:
+def _cond_gradient(graph: Graph, wrt: Sequence[int], given: Sequence[int], guarded: bool) -> Graph:
     made = CapturingGraph(f"{graph.name}_vjp")
     made.holds_arrays = True
     with made.tracing():
         inputs = _placeholders(made, _specs(graph, graph.placeholders))
         cts = _placeholders(made, _specs(graph, [graph.outputs[k] for k in given]))
-        _, found = _pull_back(graph, inputs, wrt, given, cts)
+        with guarding() if guarded else nullcontext():
+            _, found = _pull_back(graph, inputs, wrt, given, cts)
         for position, gradient in zip(wrt, found, strict=True):
             made.outputs.append(_node_of(made, gradient, inputs[position]))
     return made
@@ -204,7 +206,12 @@ def _split_turn(
 ) -> _Turn:
     """Cuts a turn and its way back where the fewest bytes are kept; xs and captures are there
     anyway."""
-    joint, n_cts = _joint_turn(form, moving, summed, rows, given)
+    guarded = is_guarded()
+    before, STATE.masked = STATE.masked, False
+    joint, n_cts = _joint_turn(form, moving, summed, rows, given, guarded)
+    if STATE.masked and not guarded:  # what one turn masks, those before it meet
+        joint, n_cts = _joint_turn(form, moving, summed, rows, given, True)
+    STATE.masked = STATE.masked or before
     joint = run_pipeline(joint, _BEFORE_CUT)
     n_inputs = len(form.body.placeholders)
     states = joint.placeholders[: form.n_state]
@@ -237,6 +244,7 @@ def _joint_turn(
     summed: Sequence[int],
     rows: Sequence[int],
     given: Sequence[int],
+    guarded: bool,
 ) -> tuple[Graph, int]:
     """A turn and its way back in one graph, and how many cotangents and sums it takes.
 
@@ -256,7 +264,8 @@ def _joint_turn(
         ct_ys = _placeholders(made, _specs(body, outputs))
         wrt = [*moving, *(first + k for k in summed), *(form.n_state + k for k in rows)]
         targets = [*moving, *(form.n_state + k for k in given)]
-        results, found = _pull_back(body, inputs, wrt, targets, [*cts, *ct_ys])
+        with guarding() if guarded else nullcontext():
+            results, found = _pull_back(body, inputs, wrt, targets, [*cts, *ct_ys])
         made.outputs = [made.value_id(tensor) for tensor in results]
         middle = len(moving) + len(summed)
         for position, gradient in zip(wrt[: len(moving)], found, strict=False):

@@ -46,6 +46,7 @@ from tapeline.runtime.op import Op, Pointwise, get_op
 
 _KEEP_SIGN = frozenset(map(get_op, ("multiply", "minimum", "maximum", "remainder", "floor_divide")))
 """Ops that give no negative int for ints that are not negative."""
+_GUARDED = frozenset(map(get_op, ("guarded_multiply", "guarded_divide")))
 
 
 @dataclass(slots=True)
@@ -271,10 +272,20 @@ class ControlEmitter:
             return self._checked(self.number(frame, inputs[0]), size, axis, location)
         assert isinstance(op.lowering, Pointwise)
         values = [self.number(frame, i) for i in inputs]
+        if op in _GUARDED:
+            return self._guarded(op, values)
         made: Value = op.lowering.emit(self.b, *values, *attrs)
         if made.code[0] == "i" and op in _KEEP_SIGN:
             self._note_sign(op, values, made)
         return made
+
+    def _guarded(self, op: Op, values: Sequence[Value]) -> Value:
+        """A product or quotient; only a NaN is looked at more closely."""
+        b = self.b
+        assert isinstance(op.lowering, Pointwise)
+        emit = op.lowering.emit
+        plain = b.mul(*values) if op is get_op("guarded_multiply") else b.div(*values)
+        return b.rare(b.is_nan(plain), lambda _: [emit(b, *values)], [plain])[0]
 
     def _note_sign(self, op: Op, values: Sequence[Value], made: Value) -> None:
         """Notes an int that cannot be negative, short of running out of range by counting."""
