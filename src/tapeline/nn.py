@@ -14,6 +14,9 @@ from tapeline.runtime.ops.attention import (
     scaled_dot_product_attention as scaled_dot_product_attention,
 )
 from tapeline.runtime.ops.attention import softmax as softmax
+from tapeline.runtime.ops.convolution import conv1d as conv1d
+from tapeline.runtime.ops.convolution import conv2d as conv2d
+from tapeline.runtime.ops.convolution import conv3d as conv3d
 from tapeline.runtime.ops.hyperbolic import tanh as tanh
 from tapeline.runtime.ops.losses import one_hot as one_hot
 from tapeline.runtime.ops.normalization import batch_norm as batch_norm
@@ -28,6 +31,10 @@ from tapeline.runtime.ops.objectives import huber as huber
 from tapeline.runtime.ops.objectives import kl_divergence as kl_divergence
 from tapeline.runtime.ops.objectives import mae as mae
 from tapeline.runtime.ops.objectives import mse as mse
+from tapeline.runtime.ops.pooling import adaptive_avg_pool as adaptive_avg_pool
+from tapeline.runtime.ops.pooling import avg_pool as avg_pool
+from tapeline.runtime.ops.pooling import conv_transpose as conv_transpose
+from tapeline.runtime.ops.pooling import max_pool as max_pool
 from tapeline.runtime.ops.rectifiers import celu as celu
 from tapeline.runtime.ops.rectifiers import elu as elu
 from tapeline.runtime.ops.rectifiers import hardsigmoid as hardsigmoid

@@ -1,0 +1,369 @@
+"""Convolution over one, two or three axes, and its transpose, as matrix products of windows.
+
+Channels are the last axis: inputs are (batch, ..., channels), weights (..., inputs of a group,
+outputs). As is usual in networks the kernel is not turned around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
+from tapeline.runtime.op import Attrs, Expansion, Sample, Trait, define_op
+from tapeline.runtime.operators import promote
+from tapeline.runtime.ops.axes import as_index
+from tapeline.runtime.ops.joining import PAD
+from tapeline.runtime.ops.matmul import MATMUL
+from tapeline.runtime.ops.permuting import PERMUTE_DIMS, swap_last
+from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.ops.shaping import RESHAPE
+from tapeline.runtime.ops.slicing import GETITEM, strip_full
+from tapeline.runtime.ops.windows import WINDOWS, WINDOWS_GRAD, Window
+from tapeline.runtime.spec import Shape, TensorSpec, spec_of
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+
+Pads: TypeAlias = tuple[tuple[int, int], ...]
+Padding: TypeAlias = str | int | Sequence[int] | Sequence[Sequence[int]]
+PerAxis: TypeAlias = int | Sequence[int]
+
+
+# --- arguments -------------------------------------------------------------------------------
+
+
+def per_axis(op_name: str, argument: str, given: PerAxis, count: int) -> tuple[int, ...]:
+    """An argument that is one int for all axes or one for each, all above 0."""
+    values = [given] * count if hasattr(given, "__index__") else list(given)
+    numbers = tuple(as_index(op_name, value) for value in values)
+    if len(numbers) != count or min(numbers, default=1) < 1:
+        raise ArgumentError(
+            f"{op_name}: {argument} must be an int above 0 or {count} of them, got {given!r}"
+        )
+    return numbers
+
+
+def resolve_pads(op_name: str, padding: Padding, window: Window, shape: Shape) -> Pads:
+    """What to put before and after each windowed axis.
+
+    "valid" is nothing; "same" is so much that there is a window for each stride, the odd one of it
+    after; an int is for both sides of all axes; else one int or pair for each axis.
+    """
+    count = len(window.sizes)
+    if padding == "valid":
+        return ((0, 0),) * count
+    if padding == "same":
+        extents = shape[window.start : window.end]
+        pads = []
+        for extent, reach, stride in zip(extents, window.reach(), window.strides, strict=True):
+            total = max((-(-extent // stride) - 1) * stride + reach - extent, 0)
+            pads.append((total // 2, total - total // 2))
+        return tuple(pads)
+    if isinstance(padding, str):
+        raise ArgumentError(f"{op_name}: padding must be 'valid', 'same' or ints, got {padding!r}")
+    listed: list[Any] = [padding] * count if hasattr(padding, "__index__") else list(padding)
+    found = []
+    for item in listed:
+        pair = (item, item) if hasattr(item, "__index__") else tuple(item)
+        found.append(tuple(as_index(op_name, side) for side in pair))
+    if len(found) != count or any(len(p) != 2 or min(p) < 0 for p in found):
+        raise ArgumentError(
+            f"{op_name}: padding must be 'valid', 'same', an int, or {count} ints or pairs of them "
+            f"of at least 0, got {padding!r}"
+        )
+    return tuple((low, high) for low, high in found)
+
+
+def _around(pads: Pads) -> Pads:
+    return ((0, 0), *pads, (0, 0))
+
+
+def padded(x: Any, pads: Pads, value: float) -> Any:
+    """The tensor with the inner axes padded."""
+    return call(PAD, x, attrs=(_around(pads), value)) if any(map(any, pads)) else x
+
+
+# --- conv ------------------------------------------------------------------------------------
+
+
+def _size(shape: Shape) -> int:
+    total = 1
+    for extent in shape:
+        total *= extent
+    return total
+
+
+def _reshape(x: Any, *shape: int) -> Any:
+    return call(RESHAPE, x, attrs=(shape,))
+
+
+def _permute(x: Any, *axes: int) -> Any:
+    return call(PERMUTE_DIMS, x, attrs=(axes,))
+
+
+def _conv_window(attrs: Attrs, weight_shape: Shape) -> Window:
+    strides: Any = attrs[0]
+    dilations: Any = attrs[2]
+    return Window(1, weight_shape[:-2], strides, dilations)
+
+
+def _padded_shape(shape: Shape, pads: Pads) -> Shape:
+    inner = [low + n + high for n, (low, high) in zip(shape[1:-1], pads, strict=True)]
+    return (shape[0], *inner, shape[-1])
+
+
+def _columns(x: Any, attrs: Attrs, weight_shape: Shape) -> Any:
+    """The windows as rows of a matrix (groups, rows, elements of a window); without the first axis
+    for one group."""
+    pads: Any = attrs[1]
+    groups: Any = attrs[3]
+    window = _conv_window(attrs, weight_shape)
+    filled = padded(x, pads, 0)
+    elements = call(WINDOWS, filled, attrs=tuple(window))
+    rows = filled.shape[0] * _size(window.counts(filled.shape))
+    places, channels = _size(window.sizes), weight_shape[-2]
+    if groups == 1:
+        return _reshape(elements, rows, places * channels)
+    split = _reshape(elements, rows, places, groups, channels)
+    return _reshape(_permute(split, 2, 0, 1, 3), groups, rows, places * channels)
+
+
+def _matrix(weight: Any, groups: int) -> Any:
+    """The weights as a matrix for each group."""
+    *sizes, channels, outputs = weight.shape
+    inner = _size(tuple(sizes)) * channels
+    if groups == 1:
+        return _reshape(weight, inner, outputs)
+    return _permute(_reshape(weight, inner, groups, outputs // groups), 1, 0, 2)
+
+
+def _rows_of(ct: Any, groups: int) -> Any:
+    """Outputs as rows, for each group."""
+    rows, outputs = _size(ct.shape[:-1]), ct.shape[-1]
+    if groups == 1:
+        return _reshape(ct, rows, outputs)
+    return _permute(_reshape(ct, rows, groups, outputs // groups), 1, 0, 2)
+
+
+def _conv_shape(x: Shape, weight: Shape, attrs: Attrs) -> Shape:
+    pads: Any = attrs[1]
+    window = _conv_window(attrs, weight)
+    filled = _padded_shape(x, pads)
+    window.check("conv", filled)
+    return (x[0], *window.counts(filled), weight[-1])
+
+
+def _conv_formula(x: Any, weight: Any, *attrs: Any) -> Any:
+    groups = attrs[3]
+    shape = _conv_shape(x.shape, weight.shape, attrs)
+    product = call(MATMUL, _columns(x, attrs, weight.shape), _matrix(weight, groups))
+    return _reshape(_permute(product, 1, 0, 2) if groups > 1 else product, *shape)
+
+
+def _conv_infer(x: TensorSpec, weight: TensorSpec, *attrs: Any) -> TensorSpec:
+    if x.dtype != weight.dtype:
+        raise DTypeError(f"conv: dtypes {x.dtype} and {weight.dtype} differ; cast one")
+    return spec_of(_conv_shape(x.static_shape, weight.static_shape, attrs), x.dtype)
+
+
+def conv_input_gradient(ct: Any, weight: Any, attrs: Attrs, shape: Shape) -> Any:
+    """What the outputs pass back to an input of `shape`: the transpose of the convolution."""
+    pads: Any = attrs[1]
+    groups: Any = attrs[3]
+    window = _conv_window(attrs, weight.shape)
+    filled = _padded_shape(shape, pads)
+    columns = call(MATMUL, _rows_of(ct, groups), swap_last(_matrix(weight, groups)))
+    if groups > 1:
+        places, channels = _size(window.sizes), weight.shape[-2]
+        split = _reshape(columns, groups, columns.shape[1], places, channels)
+        columns = _permute(split, 1, 2, 0, 3)
+    counts = window.counts(filled)
+    elements = _reshape(columns, shape[0], *counts, *window.sizes, shape[-1])
+    whole = call(WINDOWS_GRAD, elements, attrs=(*window, filled))
+    if not any(map(any, pads)):
+        return whole
+    index = [("slice", low, low + n, 1) for n, (low, _) in zip(shape[1:-1], pads, strict=True)]
+    return call(GETITEM, whole, attrs=(strip_full([("slice", None, None, None), *index]),))
+
+
+def _conv_vjp_x(ct: Any, attrs: Attrs, x: Any, weight: Any) -> Any:
+    return conv_input_gradient(ct, weight, attrs, x.shape)
+
+
+def _conv_vjp_weight(ct: Any, attrs: Attrs, x: Any, weight: Any) -> Any:
+    groups: Any = attrs[3]
+    columns = _columns(x, attrs, weight.shape)
+    product = call(MATMUL, swap_last(columns), _rows_of(ct, groups))
+    return _reshape(_permute(product, 1, 0, 2) if groups > 1 else product, *weight.shape)
+
+
+CONV = define_op(
+    "conv",
+    kernel=_conv_formula,
+    infer=_conv_infer,
+    n_inputs=2,
+    attr_names=("strides", "pads", "dilations", "groups"),
+    saves=(0, 1),
+    vjps=(_conv_vjp_x, _conv_vjp_weight),
+    emit=Expansion(_conv_formula),
+    traits=Trait.NO_RECOMPUTE,
+    kinds="f",
+    ulp=(64.0, 64.0),
+    samples=(
+        Sample(((2, 5, 2), (3, 2, 1)), ((1,), ((0, 0),), (1,), 1)),
+        Sample(((1, 4, 3, 1), (2, 2, 1, 2)), ((1, 1), ((1, 0), (0, 1)), (1, 1), 1)),
+        Sample(((1, 6, 2), (2, 1, 4)), ((2,), ((1, 1),), (2,), 2)),
+        Sample(((1, 3, 2, 2, 1), (2, 1, 2, 1, 2)), ((1,) * 3, ((0, 0),) * 3, (1,) * 3, 1)),
+        Sample(((2, 3, 2, 2), (1, 1, 2, 3)), ((1, 1), ((0, 0),) * 2, (1, 1), 1)),
+    ),
+)
+
+
+# --- public ----------------------------------------------------------------------------------
+
+
+def _convolution(
+    op_name: str, count: int, x: TensorLike, weight: TensorLike, bias: TensorLike | None,
+    stride: PerAxis, padding: Padding, dilation: PerAxis, groups: int,
+) -> Tensor:  # fmt: skip
+    source = as_tensor(x, argument=f"{op_name}: x")
+    kernel = as_tensor(weight, argument=f"{op_name}: weight")
+    groups = as_index(op_name, groups)
+    if source.ndim != count + 2 or kernel.ndim != count + 2:
+        raise ShapeError(
+            f"{op_name}: x has shape {source.shape}, weight {kernel.shape}; both need {count + 2} "
+            f"axes: (batch, ..., channels) and (..., inputs, outputs)"
+        )
+    if (
+        groups < 1
+        or source.shape[-1] != kernel.shape[-2] * groups
+        or kernel.shape[-1] % max(groups, 1)
+    ):
+        raise ShapeError(
+            f"{op_name}: x has {source.shape[-1]} channels, weight has shape {kernel.shape}; with "
+            f"{groups} groups the channels must be {groups} times weight.shape[-2], and the "
+            f"outputs must fall into as many groups"
+        )
+    strides = per_axis(op_name, "stride", stride, count)
+    dilations = per_axis(op_name, "dilation", dilation, count)
+    window = Window(1, kernel.shape[:-2], strides, dilations)
+    pads = resolve_pads(op_name, padding, window, source.shape)
+    window.check(op_name, _padded_shape(source.shape, pads))
+    source, kernel = promote(CONV, source, kernel)
+    result = apply(CONV, source, kernel, attrs=(strides, pads, dilations, groups))
+    return result if bias is None else result + as_tensor(bias, argument=f"{op_name}: bias")
+
+
+def conv1d(
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
+    /,
+    *,
+    stride: PerAxis = 1,
+    padding: Padding = "valid",
+    dilation: PerAxis = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution along one axis; parameters as for `conv2d`.
+
+    Parameters
+    ----------
+    x : TensorLike of float, shape (batch, length, channels)
+        The input.
+    weight : TensorLike of float, shape (size, channels / groups, outputs)
+        The kernel.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> x = tl.reshape(tl.arange(5.0), (1, 5, 1))
+    >>> tl.nn.conv1d(x, tl.ones((3, 1, 1))).numpy().ravel()
+    array([3., 6., 9.])
+    """
+    return _convolution("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
+    /,
+    *,
+    stride: PerAxis = 1,
+    padding: Padding = "valid",
+    dilation: PerAxis = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of images: at each place the products of a window with a kernel, added up.
+
+    Channels are the last axis, and the kernel is not turned around.
+
+    Parameters
+    ----------
+    x : TensorLike of float, shape (batch, height, width, channels)
+        The input.
+    weight : TensorLike of float, shape (rows, columns, channels / groups, outputs)
+        The kernel.
+    bias : TensorLike of float, shape (outputs,), optional
+        Added to each place.
+    stride : int or sequence of int
+        How far one window lies from the next, for both axes or each.
+    padding : str, int, sequence of int or of (int, int)
+        Zeros around the input: "valid" is none; "same" so many that there is an output for each
+        stride, the odd one at the end; or so many before and after each axis.
+    dilation : int or sequence of int
+        How far the elements of a window lie apart.
+    groups : int
+        The channels and outputs fall into so many groups, and each group of outputs sees only its
+        group of channels. As many groups as channels is a depthwise convolution.
+
+    Returns
+    -------
+    Tensor of float, shape (batch, rows, columns, outputs)
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not fit, or no window fits into the input.
+    ArgumentError
+        If stride, padding or dilation is none of the above.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> x = tl.ones((1, 3, 3, 1))
+    >>> tl.nn.conv2d(x, tl.ones((2, 2, 1, 1)), padding="same").numpy()[0, :, :, 0]
+    array([[4., 4., 2.],
+           [4., 4., 2.],
+           [2., 2., 1.]])
+    """
+    return _convolution("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
+    /,
+    *,
+    stride: PerAxis = 1,
+    padding: Padding = "valid",
+    dilation: PerAxis = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution along three axes; parameters as for `conv2d`.
+
+    Parameters
+    ----------
+    x : TensorLike of float, shape (batch, depth, height, width, channels)
+        The input.
+    weight : TensorLike of float, shape (planes, rows, columns, channels / groups, outputs)
+        The kernel.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.nn.conv3d(tl.ones((1, 2, 2, 2, 1)), tl.ones((2, 2, 2, 1, 1))).numpy().ravel()
+    array([8.])
+    """
+    return _convolution("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)

@@ -1,0 +1,281 @@
+"""Sliding windows over some axes, as a view, and what is summed or maximized in each window.
+
+The windowed axes stand side by side from axis `start` on. In the result of `windows` they hold the
+places of the windows, and as many axes with the places inside of a window follow them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapeline.runtime.errors import ShapeError
+from tapeline.runtime.op import OUT, Attrs, Expansion, IndexMap, Sample, ShapeOf, Trait, define_op
+from tapeline.runtime.ops.axes import ANY_KIND, Array
+from tapeline.runtime.ops.extrema import MAX, TIE_SHARES
+from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.ops.reduction import SUM
+from tapeline.runtime.ops.shaping import BROADCAST_TO, EXPAND_DIMS
+from tapeline.runtime.ops.slicing import GETITEM, GETITEM_GRAD, BasicIndex, strip_full
+from tapeline.runtime.spec import Shape, TensorSpec, spec_of
+from tapeline.runtime.tensor import Tensor
+
+
+class Window(NamedTuple):
+    """Windows of a size per axis, `strides` apart, with elements `dilations` apart."""
+
+    start: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+    @property
+    def end(self) -> int:
+        """The first axis after the windowed ones."""
+        return self.start + len(self.sizes)
+
+    @property
+    def inner_axes(self) -> tuple[int, ...]:
+        """The axes of `windows` that lead through a window."""
+        return tuple(range(self.end, self.end + len(self.sizes)))
+
+    def reach(self) -> tuple[int, ...]:
+        """How many elements each window spans along each axis."""
+        return tuple(
+            (size - 1) * dilation + 1
+            for size, dilation in zip(self.sizes, self.dilations, strict=True)
+        )
+
+    def counts(self, shape: Shape) -> tuple[int, ...]:
+        """How many windows lie along each axis."""
+        extents = shape[self.start : self.end]
+        return tuple(
+            max((extent - reach) // stride + 1, 0)
+            for extent, reach, stride in zip(extents, self.reach(), self.strides, strict=True)
+        )
+
+    def reduced_shape(self, shape: Shape) -> Shape:
+        """The shape when each window becomes one element."""
+        return (*shape[: self.start], *self.counts(shape), *shape[self.end :])
+
+    def offsets(self) -> Iterator[tuple[int, ...]]:
+        """All places inside of a window."""
+        return product(*[range(size) for size in self.sizes])
+
+    def index_at(self, offset: tuple[int, ...], shape: Shape) -> BasicIndex:
+        """The index of the elements that stand at one place of all windows."""
+        entries: list[Any] = [("slice", None, None, None)] * self.start
+        for axis, count in enumerate(self.counts(shape)):
+            first = offset[axis] * self.dilations[axis]
+            stride = self.strides[axis]
+            entries.append(("slice", first, first + (count - 1) * stride + 1, stride))
+        return tuple(entries)
+
+    def check(self, op_name: str, shape: Shape) -> None:
+        """An error where no window fits."""
+        for reach, extent in zip(self.reach(), shape[self.start : self.end], strict=True):
+            if reach > extent:
+                raise ShapeError(
+                    f"{op_name}: a window spans {self.reach()} elements and does not fit into "
+                    f"{shape[self.start : self.end]}, the extents with padding"
+                )
+
+
+def window_of(attrs: Attrs) -> Window:
+    """The first four attributes of the ops below."""
+    return Window(*attrs[:4])  # type: ignore[arg-type]  # attributes are typed loosely
+
+
+_NAMES = ("start", "sizes", "strides", "dilations")
+_SAMPLES = (
+    Sample(((6,),), (0, (3,), (1,), (1,))),
+    Sample(((1, 5, 4, 1),), (1, (2, 3), (1, 1), (1, 1))),
+    Sample(((2, 7, 2),), (1, (2,), (2,), (3,))),
+    Sample(((4, 5),), (0, (2, 2), (2, 3), (1, 1))),
+    Sample(((2, 3, 2),), (1, (1,), (2,), (1,))),
+)
+
+
+# --- windows ---------------------------------------------------------------------------------
+
+
+def _windows_kernel(x: Array, *attrs: Any) -> Array:
+    window = Window(*attrs)
+    window.check("windows", x.shape)
+    before, outer = x.strides[: window.start], x.strides[window.start : window.end]
+    strides = (
+        *before,
+        *[step * stride for step, stride in zip(outer, window.strides, strict=True)],
+        *[step * dilation for step, dilation in zip(outer, window.dilations, strict=True)],
+        *x.strides[window.end :],
+    )
+    shape = _windows_shape(window, x.shape)
+    return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
+
+
+def _windows_shape(window: Window, shape: Shape) -> Shape:
+    return (*shape[: window.start], *window.counts(shape), *window.sizes, *shape[window.end :])
+
+
+def _windows_infer(x: TensorSpec, *attrs: Any) -> TensorSpec:
+    window = Window(*attrs)
+    window.check("windows", x.static_shape)
+    return spec_of(_windows_shape(window, x.static_shape), x.dtype)
+
+
+def _windows_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
+    return call(WINDOWS_GRAD, ct, attrs=(*attrs, shape))
+
+
+WINDOWS = define_op(
+    "windows",
+    kernel=_windows_kernel,
+    infer=_windows_infer,
+    attr_names=_NAMES,
+    saves=(ShapeOf(0),),
+    vjps=(_windows_vjp,),
+    emit=IndexMap(),
+    traits=Trait.VIEW,
+    kinds=ANY_KIND,
+    samples=_SAMPLES,
+)
+"""All windows, as a view in which an element appears once per window that holds it."""
+
+
+def _inner_index(window: Window, offset: tuple[int, ...]) -> BasicIndex:
+    return (*[("slice", None, None, None)] * window.end, *offset)
+
+
+def _windows_grad_kernel(ct: Array, *attrs: Any) -> Array:
+    window, shape = Window(*attrs[:4]), attrs[4]
+    out = np.zeros(shape, ct.dtype)
+    for offset in window.offsets():
+        place = GETITEM.kernel(out, window.index_at(offset, shape))
+        place += GETITEM.kernel(ct, _inner_index(window, offset))
+    return out
+
+
+def _windows_grad_infer(ct: TensorSpec, *attrs: Any) -> TensorSpec:
+    return spec_of(attrs[4], ct.dtype)
+
+
+def _windows_grad_vjp(ct: Any, attrs: Attrs) -> Any:
+    return call(WINDOWS, ct, attrs=attrs[:4])
+
+
+def _windows_grad_expand(ct: Tensor, *attrs: Any) -> Tensor:
+    window, shape = Window(*attrs[:4]), attrs[4]
+    total: Any = None
+    for offset in window.offsets():
+        part = apply(GETITEM, ct, attrs=(_inner_index(window, offset),))
+        index = strip_full(window.index_at(offset, shape))
+        placed = apply(GETITEM_GRAD, part, attrs=(index, shape))
+        total = placed if total is None else total + placed
+    result: Tensor = total
+    return result
+
+
+WINDOWS_GRAD = define_op(
+    "windows_grad",
+    kernel=_windows_grad_kernel,
+    infer=_windows_grad_infer,
+    attr_names=(*_NAMES, "shape"),
+    vjps=(_windows_grad_vjp,),
+    emit=Expansion(_windows_grad_expand),
+    kinds="iufc",
+    ulp=(4.0, 4.0),
+    samples=(
+        Sample(((4, 3),), (0, (3,), (1,), (1,), (6,))),
+        Sample(((1, 2, 3, 2, 1, 2),), (1, (2, 1), (2, 1), (1, 1), (1, 5, 3, 2))),
+        Sample(((2, 2, 2, 2),), (1, (2,), (2,), (3,), (2, 7, 2))),
+    ),
+)
+"""Elements of windows added up at their places in `shape`: the transpose of `windows`."""
+
+
+# --- sum and maximum of each window ----------------------------------------------------------
+
+
+def _reduced_infer(x: TensorSpec, *attrs: Any) -> TensorSpec:
+    window = Window(*attrs)
+    window.check("pool", x.static_shape)
+    return spec_of(window.reduced_shape(x.static_shape), x.dtype)
+
+
+def _fold(function: Any, x: Array, window: Window) -> Array:
+    """Slice by slice: each pass runs along whole rows."""
+    window.check("pool", x.shape)
+    out: Array | None = None
+    for offset in window.offsets():
+        part = GETITEM.kernel(x, window.index_at(offset, x.shape))
+        out = part.copy() if out is None else function(out, part, out=out)
+    assert out is not None
+    return out
+
+
+def _sum_kernel(x: Array, *attrs: Any) -> Array:
+    return _fold(np.add, x, Window(*attrs))
+
+
+def _spread_over(ct: Any, window: Window, shape: Shape) -> Any:
+    """A cotangent of reduced windows for each element of them."""
+    column = call(EXPAND_DIMS, ct, attrs=(window.inner_axes,))
+    return call(BROADCAST_TO, column, attrs=(_windows_shape(window, shape),))
+
+
+def _sum_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
+    wide = _spread_over(ct, window_of(attrs), shape)
+    return call(WINDOWS_GRAD, wide, attrs=(*attrs, shape))
+
+
+def _sum_expand(x: Tensor, *attrs: Any) -> Tensor:
+    return apply(SUM, apply(WINDOWS, x, attrs=attrs), attrs=(Window(*attrs).inner_axes, False))
+
+
+SUM_POOL = define_op(
+    "sum_pool",
+    kernel=_sum_kernel,
+    infer=_reduced_infer,
+    attr_names=_NAMES,
+    saves=(ShapeOf(0),),
+    vjps=(_sum_vjp,),
+    emit=Expansion(_sum_expand),
+    kinds="f",
+    ulp=(4.0, 4.0),
+    samples=_SAMPLES,
+)
+"""The sum of each window."""
+
+
+def _max_kernel(x: Array, *attrs: Any) -> Array:
+    return _fold(np.maximum, x, Window(*attrs))
+
+
+def _max_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
+    window = window_of(attrs)
+    elements = call(WINDOWS, x, attrs=attrs)
+    largest = call(EXPAND_DIMS, out, attrs=(window.inner_axes,))
+    shares = call(TIE_SHARES, elements, largest, attrs=(window.inner_axes,))
+    column = call(EXPAND_DIMS, ct, attrs=(window.inner_axes,))
+    return call(WINDOWS_GRAD, shares * column, attrs=(*attrs, x.shape))
+
+
+def _max_expand(x: Tensor, *attrs: Any) -> Tensor:
+    return apply(MAX, apply(WINDOWS, x, attrs=attrs), attrs=(Window(*attrs).inner_axes, False))
+
+
+MAX_POOL = define_op(
+    "max_pool",
+    kernel=_max_kernel,
+    infer=_reduced_infer,
+    attr_names=_NAMES,
+    saves=(0, OUT),
+    vjps=(_max_vjp,),
+    emit=Expansion(_max_expand),
+    kinds="f",
+    samples=_SAMPLES,
+)
+"""The largest element of each window; the largest ones share its cotangent evenly."""
