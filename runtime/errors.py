@@ -99,3 +99,8 @@ class UndefinedVariableError(TracingError, UnboundLocalError, ValueError):
 
 class GraphError(TapelineError, ValueError):
     """A graph that breaks a rule of `verify_graph`, or text that is no graph."""
+
+
+class NumericsError(TapelineError, ArithmeticError):
+    """An op gave NaN or infinity though its inputs were finite, inside of
+    `tl.debugging.check_numerics()`. Look at the line and the inputs that the message names."""

@@ -5,8 +5,10 @@ Constant folding and tests use it; nothing here is fast.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,28 @@ import numpy.typing as npt
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
 from tapeline.runtime.errors import GraphError
+
+Watcher: TypeAlias = Callable[[Graph, int, Sequence[Any], Any], None]
+"""Told of each node after it ran: the graph, the node, its inputs and its value."""
+
+
+class _Watching(threading.local):
+    watcher: Watcher | None = None
+
+
+_WATCHING = _Watching()
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    """A block of this thread in which a function is told of every node that `run_graph` ran, those
+    of sub-graphs included."""
+    before = _WATCHING.watcher
+    _WATCHING.watcher = watcher
+    try:
+        yield
+    finally:
+        _WATCHING.watcher = before
 
 
 def run_graph(graph: Graph, inputs: Sequence[npt.ArrayLike]) -> list[npt.NDArray[Any]]:
@@ -26,6 +50,7 @@ def run_graph(graph: Graph, inputs: Sequence[npt.ArrayLike]) -> list[npt.NDArray
     given = dict(zip(graph.placeholders, inputs, strict=True))
     last = last_uses(graph)
     values: list[Any] = [None] * len(graph)
+    watcher = _WATCHING.watcher
     with np.errstate(all="ignore"):  # as compiled code: IEEE results, no warnings
         for i, op in enumerate(graph.ops):
             if op is PLACEHOLDER:
@@ -33,7 +58,10 @@ def run_graph(graph: Graph, inputs: Sequence[npt.ArrayLike]) -> list[npt.NDArray
             elif op is CONSTANT:
                 values[i] = graph.constant_value(i)
             else:
-                values[i] = op.kernel(*[values[k] for k in graph.inputs[i]], *graph.attrs[i])
+                arguments = [values[k] for k in graph.inputs[i]]
+                values[i] = op.kernel(*arguments, *graph.attrs[i])
+                if watcher is not None:
+                    watcher(graph, i, arguments, values[i])
             for k in graph.inputs[i]:
                 if last[k] == i:
                     values[k] = None

@@ -3,17 +3,23 @@
 import functools
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.frontend.convert.conversion import conversion_of, print_conversion
 from tapeline.compiler.function import Function
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.location import Location
 from tapeline.runtime.callbacks import op_callback as op_callback
-from tapeline.runtime.errors import ArgumentTypeError
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
+    from tapeline.compiler.inspect.difference import Difference
+    from tapeline.compiler.inspect.lint import Findings
+    from tapeline.compiler.inspect.numerics import CheckNumerics
     from tapeline.compiler.inspect.profile import Profile
 
-__all__ = ["converted_source", "op_callback", "profile"]
+__all__ = ["check_numerics", "converted_source", "diff", "lint", "op_callback", "profile"]
 
 
 def converted_source(function: Callable[..., Any]) -> str:
@@ -78,3 +84,119 @@ def profile() -> "Profile":
     from tapeline.compiler.inspect.profile import Profile  # loads codegen
 
     return Profile()
+
+
+def check_numerics(infinities: bool = True) -> "CheckNumerics":
+    """A block of this thread in which an op that makes a NaN or an infinity is an error.
+
+    Eager ops are checked as they run, gradients too. Compiled functions run op by op in the block,
+    which is slow. An op whose inputs are not finite already is not blamed. NumPy's own warnings of
+    such values are silent in the block.
+
+    Parameters
+    ----------
+    infinities : bool
+        Whether infinities count, or only NaN.
+
+    Raises
+    ------
+    NumericsError
+        From the first such op: its name, its source line, and what its inputs were.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> f = tl.function(lambda x: tl.sum(tl.log(x - 1)))
+    >>> with tl.debugging.check_numerics():
+    ...     f(tl.asarray([1.0, 2.0]))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    tapeline.runtime.errors.NumericsError: check_numerics: log gives 1 infinite of 2 values at ...
+    """
+    from tapeline.compiler.inspect.numerics import CheckNumerics  # loads codegen
+
+    return CheckNumerics(infinities)
+
+
+Traced: TypeAlias = Graph | ConcreteFunction | Function[..., Any]
+
+
+def _graph_of(name: str, given: Traced) -> Graph:
+    if isinstance(given, Graph):
+        return given
+    if isinstance(given, ConcreteFunction):
+        return given.graph
+    if isinstance(given, Function):
+        traces = given.concrete_functions
+        if len(traces) != 1:
+            raise ArgumentError(
+                f"{name}: {given!r} must have one trace; pass get_concrete_function(...) of it"
+            )
+        return traces[0].graph
+    raise ArgumentTypeError(f"{name}: expected a graph or a function, got {type(given).__name__}")
+
+
+def diff(left: Traced, right: Traced) -> "Difference":
+    """What differs between two graphs: nodes that are gone, new, or take other inputs.
+
+    Parameters
+    ----------
+    left, right : Graph, ConcreteFunction or Function
+        A function must have been traced once.
+
+    Returns
+    -------
+    Difference
+        A sequence of changes; prints like a comparison of texts. `is_empty` where the graphs do the
+        same.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> spec = tl.TensorSpec([2], "float32")
+    >>> f = tl.function(lambda x: tl.exp(x) * 2, name="f").get_concrete_function(spec)
+    >>> g = tl.function(lambda x: tl.tanh(x) * 2, name="g").get_concrete_function(spec)
+    >>> [change.mark for change in tl.debugging.diff(f, g)]
+    [' ', '-', '+', ' ', '~']
+    """
+    from tapeline.compiler.inspect.difference import Difference
+
+    return Difference(_graph_of("diff", left), _graph_of("diff", right))
+
+
+def lint(function: Function[..., Any], *args: Any, **kwargs: Any) -> "Findings":
+    """What is legal and seldom meant in a function: float32 that becomes float64, large constants,
+    ops that run as NumPy calls, forms that lose digits, places where gradients end or are infinite,
+    and arguments whose every value is traced anew.
+
+    Parameters
+    ----------
+    function : Function
+        Is traced for the arguments if it was not yet.
+    *args, **kwargs
+        As for a call; a `TensorSpec` may stand for a tensor.
+
+    Returns
+    -------
+    Findings
+        A sequence of findings, each with kind, message and source line; prints them.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> f = tl.function(lambda x: tl.log(tl.softmax(x)))
+    >>> [finding.kind for finding in tl.debugging.lint(f, tl.TensorSpec([3], "float32"))]
+    ['numerics']
+    """
+    from tapeline.compiler.inspect.lint import Findings, lint_graph, lint_signature
+
+    if not isinstance(function, Function):
+        raise ArgumentTypeError(
+            f"lint: expected a function made by tl.function, got {type(function).__name__}"
+        )
+    concrete = function.get_concrete_function(*args, **kwargs)
+    code = getattr(function.python_function, "__code__", None)
+    location = None if code is None else Location(code, 0)
+    records = [r.signature for r in function.explain()]
+    found = [finding for signature in records for finding in lint_signature(signature, location)]
+    return Findings(concrete.name, [*lint_graph(concrete.graph), *found])
