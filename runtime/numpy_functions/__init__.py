@@ -1,11 +1,21 @@
 """NumPy's functions beyond the ops of the library, made of those: what `np.vstack` and its like do
 with tensors.
 
-They are reached through NumPy's protocol only and carry no documentation of their own: each does
-what NumPy's documentation says of its name, for the arguments that it takes.
+They are reached through NumPy's protocol only, which loads this package when it first needs it, and
+carry no documentation of their own: each does what NumPy's documentation says of its name, for the
+arguments that it takes.
 """
 
-from tapeline.runtime.numpy_functions import arrangement as arrangement
-from tapeline.runtime.numpy_functions import elements as elements
-from tapeline.runtime.numpy_functions import signatures as signatures
-from tapeline.runtime.numpy_functions import summaries as summaries
+from collections.abc import Callable
+from typing import Any
+
+from tapeline.runtime.numpy_functions import arrangement, elements, signatures, summaries
+from tapeline.runtime.ops import factorizations, real_fft, spectral  # noqa: F401  # register theirs
+
+ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
+    **arrangement.ANSWERS,
+    **elements.ANSWERS,
+    **signatures.ANSWERS,
+    **summaries.ANSWERS,
+}
+"""What answers for a NumPy function given tensors."""

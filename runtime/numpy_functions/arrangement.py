@@ -15,7 +15,7 @@ from tapeline.runtime.ops.searching import nonzero
 from tapeline.runtime.ops.selection import where
 from tapeline.runtime.ops.shaping import expand_dims, ravel, reshape
 from tapeline.runtime.ops.slicing import DIAGONAL_GRAD, diagonal
-from tapeline.runtime.tensor import Tensor, as_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, as_tensor
 
 
 def _at_least(x: Any, ndim: int) -> Tensor:
@@ -169,6 +169,3 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.flatnonzero: _flatnonzero, np.extract: _extract, np.ediff1d: _ediff1d,
     np.delete: _delete,
 }  # fmt: skip
-
-for _numpy, _function in ANSWERS.items():
-    register_ufunc(_numpy, _function)

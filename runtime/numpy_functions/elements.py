@@ -19,7 +19,7 @@ from tapeline.runtime.ops.selection import maximum, minimum, where
 from tapeline.runtime.ops.signs import abs as magnitude
 from tapeline.runtime.ops.signs import sign
 from tapeline.runtime.ops.trigonometric import atan2, sin
-from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -152,6 +152,3 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.float_power: _float_power, np.logaddexp2: _logaddexp2, np.isposinf: _isposinf,
     np.isneginf: _isneginf, np.isreal: _isreal, np.iscomplex: _iscomplex, np.fix: _fix,
 }  # fmt: skip
-
-for _numpy, _function in ANSWERS.items():
-    register_ufunc(_numpy, _function)

@@ -24,7 +24,7 @@ from tapeline.runtime.ops.sorting import argsort as order_of
 from tapeline.runtime.ops.sorting import sort as sorted_along
 from tapeline.runtime.ops.statistics import mean, std, var
 from tapeline.runtime.spec import canonical_dtype
-from tapeline.runtime.tensor import Tensor, cast_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, cast_tensor
 
 
 def _sum(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Tensor:
@@ -182,6 +182,3 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.linalg.matrix_transpose: matrix_transpose, np.linalg.norm: _norm,
     np.linalg.lstsq: _lstsq, np.linalg.cond: _cond,
 }  # fmt: skip
-
-for _numpy, _function in ANSWERS.items():
-    register_ufunc(_numpy, _function)

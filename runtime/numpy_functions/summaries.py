@@ -31,7 +31,7 @@ from tapeline.runtime.ops.sets import UNIQUE
 from tapeline.runtime.ops.shaping import expand_dims, ravel, reshape
 from tapeline.runtime.ops.sorting import sort
 from tapeline.runtime.ops.statistics import mean
-from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -311,6 +311,3 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.histogram: _histogram, np.digitize: _digitize, np.unique: _unique,
     np.polyval: _polyval, np.vander: _vander,
 }  # fmt: skip
-
-for _numpy, _function in ANSWERS.items():
-    register_ufunc(_numpy, _function)

@@ -15,7 +15,7 @@ from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, Sample, ShapeOf, Trait, define_op, get_op
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.gather import TAKE
-from tapeline.runtime.ops.indexing import Key, getitem, join_indices, parsed_key, read
+from tapeline.runtime.ops.indexing import Key, getitem, join_indices, mask_fits, parsed_key, read
 from tapeline.runtime.ops.pointwise import apply, call, unbroadcast, zero_like
 from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE
 from tapeline.runtime.ops.slicing import (
@@ -208,12 +208,14 @@ def _mask_of(key: Any) -> Tensor | None:
 
 def _write_masked(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
     """As a choice element by element, which needs no values of the mask while tracing."""
-    if mask.shape != x.shape[: mask.ndim]:
+    if mask.ndim > x.ndim or not mask_fits(mask.shape, x.shape[: mask.ndim]):
         raise ShapeError(
             f"x[mask] = value: a mask of shape {mask.shape} does not fit x of shape {x.shape}"
         )
     rest = x.shape[mask.ndim :]
     value = _fit(value, rest)
+    if mask.shape != x.shape[: mask.ndim]:
+        return x
     mask = apply(RESHAPE, mask, attrs=(mask.shape + (1,) * len(rest),)) if rest else mask
     return apply(get_op("where"), mask, value, x)
 

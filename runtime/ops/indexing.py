@@ -184,13 +184,18 @@ def _is_flag(item: Any) -> bool:
     return isinstance(item, np.ndarray) and item.ndim == 0
 
 
+def mask_fits(mask: Shape, shape: Shape) -> bool:
+    """Whether a mask can pick from a shape: the same, or empty along some axes, as in NumPy."""
+    return all(m in (0, n) for m, n in zip(mask, shape, strict=True))
+
+
 def _index_tensors(item: Any, shape: Shape, axis: int) -> list[Tensor]:
     """The index tensors that an item of a key stands for."""
     if isinstance(item, Tensor):
         return [item]
     if item.ndim == 0:
         return [new_tensor(np.zeros(int(item), np.int64))]
-    if item.shape != shape[axis : axis + item.ndim]:
+    if not mask_fits(item.shape, shape[axis : axis + item.ndim]):
         raise IndexOutOfRangeError(
             f"index: a mask of shape {item.shape} does not fit shape {shape} from axis {axis} on; "
             f"it must be {shape[axis : axis + item.ndim]}"

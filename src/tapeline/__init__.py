@@ -8,7 +8,6 @@ from tapeline import tape as tape
 from tapeline.compiler.frontend.retraces import no_retrace as no_retrace
 from tapeline.compiler.function import Function as Function
 from tapeline.compiler.function import function as function
-from tapeline.runtime import numpy_functions as _numpy_functions  # noqa: F401  # for np.f(tensor)
 from tapeline.runtime.constants import e as e
 from tapeline.runtime.constants import inf as inf
 from tapeline.runtime.constants import nan as nan

@@ -150,9 +150,9 @@ def test_numpy_functions_reach_registered_counterparts() -> None:
     before = dict(NUMPY_FUNCTIONS)
     try:
         register_ufunc(np.heaviside, answer)
-        register_ufunc(np.trapezoid, answer)
+        register_ufunc(np.unwrap, answer)
         assert isinstance(np.heaviside(np.ones(2), x), Tensor)
-        assert isinstance(np.trapezoid(x, axis=0), Tensor)
+        assert isinstance(np.unwrap(x, axis=0), Tensor)
         target = np.ones(2)
         assert np.heaviside(x, x, out=target) is target
         assert target.tolist() == [0.0, 0.0]

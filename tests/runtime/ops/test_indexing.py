@@ -225,3 +225,13 @@ def test_compiled_index_out_of_range_is_an_error() -> None:
     assert take(x, i, i).shape == (2,)
     with pytest.raises(IndexOutOfRangeError, match="index 4 is out of range for axis 1 with size"):
         take(x, i, tl.asarray([0, 4]))
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 2)])
+def test_a_mask_that_is_empty_along_an_axis_picks_nothing(shape: tuple[int, ...]) -> None:
+    values = np.arange(6.0).reshape(3, 2)
+    mask = np.zeros(shape, bool)
+    x = tl.asarray(values)
+    assert x[tl.asarray(mask)].shape == values[mask].shape
+    x[tl.asarray(mask)] = 9.0
+    np.testing.assert_array_equal(x.numpy(), values)
