@@ -81,7 +81,13 @@ class Writes:
         if not self._is_owned(value) or self.graph.inputs[writer].count(value) != 1:
             return False
         seen = {value, *self._readers(value)} - {writer}
-        return not seen & self.outputs and all(node < writer for node in seen)
+        if any(self._is_read_last(node) for node in seen & self.outputs):
+            return False
+        return all(node < writer for node in seen)
+
+    def _is_read_last(self, node: int) -> bool:
+        """Whether an output is read from memory when the body is done."""
+        return not is_number(self.graph, node) or is_view(self.graph, node)
 
     def _note(self, node: int, value: int, writer: int) -> None:
         self.before[node] = value

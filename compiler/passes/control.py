@@ -15,6 +15,7 @@ from tapeline.compiler.ir.control_ops import is_cond, is_loop, loop_form, remake
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PICK, PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild
+from tapeline.compiler.passes.elements import work_on_elements
 from tapeline.runtime.op import Attrs, Loop, Op, Trait
 
 SMALL = 64
@@ -50,7 +51,7 @@ class Control:
         given = work.inputs(node)
         parts: tuple[int, ...] = ()
         if plan.graphs:
-            graphs = tuple(self.optimize(graph) for graph in plan.graphs)
+            graphs = tuple(work_on_elements(self.optimize(graph)) for graph in plan.graphs)
             op = remake(source.ops[node], graphs)
             inputs = [given[k] for k in plan.inputs]
             made = target.add(op, inputs, plan.attrs, source.locations[node])

@@ -62,7 +62,21 @@ def nested(x: Any, a: Any) -> Any:
     return tl.while_loop(lambda i, y: i < 3, outer, (0, x))[1].sum()
 
 
-PROGRAMS = [counted, open_ended, limited, scanned, nested]
+def swept(x: Any, a: Any) -> Any:
+    """Elements that are written one after the other, from their neighbours."""
+
+    def outer(k: Any, y: Any) -> Any:
+        def inner(i: Any, y: Any) -> Any:
+            y[i] = 0.4 * y[i - 1] * a[i % 2] + y[i] * y[i + 1]
+            return i + 1, y
+
+        return k + 1, tl.while_loop(lambda i, y: i < 3, inner, (1, y))[1]
+
+    y = tl.concat([x, a * x])
+    return (tl.while_loop(lambda k, y: k < 2, outer, (0, y))[1] ** 2).sum()
+
+
+PROGRAMS = [swept, counted, open_ended, limited, scanned, nested]
 
 
 def gradients(function: Function) -> Function:

@@ -131,8 +131,19 @@ def inner_loop_of_a_captured_array(x: Any) -> Any:
     return loop(2, turn, x)[0]
 
 
+def fixed_element_is_handed_on(x: Any) -> Any:
+    """An element at a fixed place is carried on, and then written over."""
+
+    def turn(i: Any, x: Any, last: Any) -> Any:
+        first = x[0]
+        return set_element(x, i * 0, first + last + 1), first
+
+    return loop(3, turn, x, tl.asarray(0.5))
+
+
 PROGRAMS = [
-    sorted_by_swaps, writer_in_one_branch, old_value_kept, old_array_is_returned, two_versions,
+    fixed_element_is_handed_on, sorted_by_swaps, writer_in_one_branch, old_value_kept,
+    old_array_is_returned, two_versions,
     rows_before_writes, fresh_array_in_a_body, inner_loop_of_a_captured_array,
 ]  # fmt: skip
 

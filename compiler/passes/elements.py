@@ -1,0 +1,105 @@
+"""Prepares bodies for working on elements of arrays in place.
+
+A sum of an array and of one that is zero but for one element becomes a write of that element. What
+only reads comes before what writes, so that arrays need not be kept as they were.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.structure_ops import PICK, PLACEHOLDER
+from tapeline.compiler.passes.base import Rebuild, rebuild
+from tapeline.compiler.passes.dce import DeadCode
+from tapeline.runtime.op import Branch, Loop, get_op
+from tapeline.runtime.spec import TensorSpec
+
+
+def work_on_elements(graph: Graph) -> Graph:
+    """The graph of a body after both steps."""
+    return _reads_first(_sparse_sums(graph))
+
+
+# --- sums with one element ---------------------------------------------------------------------
+
+
+def _sparse_sums(graph: Graph) -> Graph:
+    if get_op("take_grad") not in graph.ops:
+        return graph
+
+    def rewrite(work: Rebuild, node: int) -> int | None:
+        if graph.ops[node] is not get_op("add"):
+            return None
+        for array, other in (graph.inputs[node], graph.inputs[node][::-1]):
+            single = _single_element(graph, other)
+            if single is None or _single_element(graph, array) is not None:
+                continue
+            if graph.spec(array) != graph.spec(node):
+                continue
+            return _write(work, node, array, single)
+        return None
+
+    return DeadCode().run(rebuild(graph, rewrite).graph).graph
+
+
+def _single_element(graph: Graph, node: int) -> int | None:
+    """The `take_grad` of one number that a node is, whatever its shape."""
+    while graph.ops[node] is get_op("reshape"):
+        node = graph.inputs[node][0]
+    if graph.ops[node] is not get_op("take_grad"):
+        return None
+    is_single = all(not graph.spec(i).shape for i in graph.inputs[node])
+    return node if is_single else None
+
+
+def _write(work: Rebuild, node: int, array: int, single: int) -> int:
+    """The array with the number added at its place."""
+    graph, target = work.source, work.target
+    location = graph.locations[node]
+    number, index = (work.values[i] for i in graph.inputs[single])
+    axis, size = graph.attrs[single]
+    place = target.add(get_op("check_index"), (index,), (size, axis), location)
+    flat = before = work.values[array]
+    if target.spec(before).ndim != 1:
+        flat = target.add(get_op("reshape"), (before,), ((size,),), location)
+    old = target.add(get_op("take"), (flat, place), (0,), location)
+    new = target.add(get_op("add"), (old, number), (), location)
+    return target.add(get_op("put"), (before, place, new), (), location)
+
+
+# --- reads before writes -----------------------------------------------------------------------
+
+
+def _reads_first(graph: Graph) -> Graph:
+    """The nodes in an order in which those that may write in place wait for all others."""
+    writers = [_may_write(graph, node) for node in range(len(graph))]
+    if not any(writers) or not all(op.is_pure for op in dict.fromkeys(graph.ops)):
+        return graph
+    waiting = [len(set(inputs)) for inputs in graph.inputs]
+    users = graph.users()
+    ready = [(writers[n], n) for n, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    made = Graph(graph.name)
+    values: dict[int, int] = {}
+    while ready:
+        _, node = heapq.heappop(ready)
+        values[node] = made.copy_node(graph, node, [values[i] for i in graph.inputs[node]])
+        for user in users[node]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, (writers[user], user))
+    made.placeholders = [values[node] for node in graph.placeholders]
+    made.outputs = [values[node] for node in graph.outputs]
+    return made
+
+
+def _may_write(graph: Graph, node: int) -> bool:
+    op = graph.ops[node]
+    if op is get_op("put"):
+        return True
+    if op is PICK or op is PLACEHOLDER or not isinstance(op.lowering, Branch | Loop):
+        return False
+    specs = graph.specs[node]
+    parts = (specs,) if isinstance(specs, TensorSpec) else specs
+    return any(spec.shape for spec in parts)
