@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.ops import distributions, random_bits, sampling
+from tapeline.runtime.ops import distributions, random_bits, rejection, sampling
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.distributions import ShapeLike
 from tapeline.runtime.ops.pointwise import apply
@@ -125,15 +125,15 @@ class Generator:
         self, concentration: TensorLike, shape: ShapeLike | None = None, scale: TensorLike = 1.0
     ) -> Tensor:
         """See `tl.random.gamma`."""
-        return distributions.gamma(self.key(), concentration, shape, scale)
+        return rejection.gamma(self.key(), concentration, shape, scale)
 
     def beta(self, a: TensorLike, b: TensorLike, shape: ShapeLike | None = None) -> Tensor:
         """See `tl.random.beta`."""
-        return distributions.beta(self.key(), a, b, shape)
+        return rejection.beta(self.key(), a, b, shape)
 
     def poisson(self, rate: TensorLike, shape: ShapeLike | None = None) -> Tensor:
         """See `tl.random.poisson`."""
-        return distributions.poisson(self.key(), rate, shape)
+        return rejection.poisson(self.key(), rate, shape)
 
     def integers(
         self, shape: ShapeLike = (), low: int = 0, high: int | None = None, *,

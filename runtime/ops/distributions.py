@@ -1,4 +1,4 @@
-"""Numbers of the usual continuous distributions, and of Poisson's, drawn from a key.
+"""Numbers of the usual continuous distributions, drawn from a key.
 
 The draws that need functions such as the logarithm run the same NumPy kernel eagerly and compiled,
 so their numbers agree to the bit. Parameters that only move and scale are applied with ops, so they
@@ -16,11 +16,9 @@ import numpy.typing as npt
 
 from tapeline.runtime.errors import ArgumentError, DTypeError
 from tapeline.runtime.op import Op, Sample, Trait, define_op
-from tapeline.runtime.operators import promote_one
 from tapeline.runtime.ops.arithmetic import add
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
-from tapeline.runtime.ops.exponential import EXP
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.random_bits import (
     as_key,
@@ -29,11 +27,9 @@ from tapeline.runtime.ops.random_bits import (
     count_of,
     draw_key,
     philox,
-    split,
 )
-from tapeline.runtime.ops.shaping import broadcast_to
 from tapeline.runtime.ops.special import erf_kernel
-from tapeline.runtime.spec import DType, Shape, TensorSpec, broadcast_shapes, spec_of
+from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
 
 ShapeLike: TypeAlias = int | Sequence[int]
@@ -95,7 +91,7 @@ def _draw(
     return apply(op, as_key(op.name, key), attrs=(shape, float_dtype(op.name, dtype), *rest))
 
 
-def _placed(x: Tensor, scale: Any, start: Any) -> Tensor:
+def placed(x: Tensor, scale: Any, start: Any) -> Tensor:
     """`x * scale + start`, without what changes nothing."""
     if not (type(scale) in (int, float) and scale == 1):
         x = x * as_tensor(scale, x.dtype)
@@ -141,8 +137,8 @@ def uniform(
     words = bits_of("uniform", key, shape_argument("uniform", shape))
     units: Tensor = cast_tensor(words >> (64 - digits), dtype) * 2.0**-digits
     if type(low) in (int, float) and low == 0:
-        return _placed(units, high, 0)
-    return _placed(units, as_tensor(high, dtype) - as_tensor(low, dtype), low)
+        return placed(units, high, 0)
+    return placed(units, as_tensor(high, dtype) - as_tensor(low, dtype), low)
 
 
 # --- normal ----------------------------------------------------------------------------------
@@ -188,7 +184,7 @@ def normal(
     >>> tl.random.normal(tl.random.key(7), 2).numpy()
     array([-1.0059039 ,  0.50344467])
     """
-    return _placed(_draw(STANDARD_NORMAL, key, shape, dtype), deviation, mean)
+    return placed(_draw(STANDARD_NORMAL, key, shape, dtype), deviation, mean)
 
 
 def _inverse_erf(x: Array) -> Array:
@@ -253,7 +249,7 @@ def truncated_normal(
             f"{high}"
         )
     drawn = _draw(TRUNCATED_NORMAL, key, shape, dtype, float(low), float(high))
-    return _placed(drawn, deviation, mean)
+    return placed(drawn, deviation, mean)
 
 
 # --- exponential and gumbel ------------------------------------------------------------------
@@ -288,7 +284,7 @@ def exponential(
     >>> tl.random.exponential(tl.random.key(7), 2).numpy()
     array([0.6326496 , 0.55537999])
     """
-    return _placed(_draw(STANDARD_EXPONENTIAL, key, shape, dtype), scale, 0)
+    return placed(_draw(STANDARD_EXPONENTIAL, key, shape, dtype), scale, 0)
 
 
 def _gumbel_function(key: Array, count: int) -> Array:
@@ -309,127 +305,3 @@ def gumbel(key: TensorLike, shape: ShapeLike = (), *, dtype: npt.DTypeLike | Non
     array([0.27767664, 0.15902662])
     """
     return _draw(STANDARD_GUMBEL, key, shape, dtype)
-
-
-# --- gamma, beta and poisson -----------------------------------------------------------------
-
-
-def _define_rejection(
-    name: str, function: Callable[[np.random.Generator, Array], Array], result: DType | None
-) -> Op:
-    """An op `(key, parameter)` with one number for each element of the parameter."""
-
-    def kernel(key: Array, parameter: Array) -> Array:
-        generator = np.random.Generator(philox(key))
-        numbers = np.asarray(function(generator, parameter.astype(np.float64, order="C")))
-        return numbers.astype(result or parameter.dtype, copy=False)
-
-    def infer(key: TensorSpec, parameter: TensorSpec) -> TensorSpec:
-        check_key(name, key)
-        return spec_of(parameter.static_shape, result or parameter.dtype)
-
-    return define_op(
-        name,
-        kernel=kernel,
-        infer=infer,
-        n_inputs=2,
-        vjps=(None, None),
-        traits=Trait.NO_RECOMPUTE,
-        kinds="f",
-        domain=(0.5, 3.0),
-        samples=tuple(Sample((draw_key, shape)) for shape in ((3,), (2, 3), (), (0,))),
-    )
-
-
-GAMMA = _define_rejection("gamma", lambda generator, x: generator.standard_gamma(x), None)
-POISSON = _define_rejection("poisson", lambda generator, x: generator.poisson(x), _INT64)
-
-
-def _spread_parameter(op: Op, parameter: TensorLike, shape: ShapeLike | None) -> Tensor:
-    tensor = promote_one(EXP, as_tensor(parameter, argument=op.name))
-    if shape is None:
-        return tensor
-    wanted = shape_argument(op.name, shape)
-    return broadcast_to(tensor, broadcast_shapes(op.name, tensor.shape, wanted))
-
-
-def gamma(
-    key: TensorLike,
-    concentration: TensorLike,
-    shape: ShapeLike | None = None,
-    scale: TensorLike = 1.0,
-) -> Tensor:
-    """Numbers of the gamma distribution, by the method of NumPy's generators.
-
-    Parameters
-    ----------
-    key : TensorLike of uint64, shape (2,)
-        The same key gives the same numbers.
-    concentration : TensorLike of float
-        The shape parameter, above 0. It has no gradient.
-    shape : int or sequence of int, optional
-        Shape of the result, by default that of `concentration`, which broadcasts against it.
-    scale : TensorLike of float
-        What the numbers are multiplied by; it has a gradient.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> x = tl.random.gamma(tl.random.key(7), [1.0, 5.0], (1000, 2))
-    >>> tl.round(tl.mean(x, axis=0)).numpy()
-    array([1., 5.])
-    """
-    parameter = _spread_parameter(GAMMA, concentration, shape)
-    return _placed(apply(GAMMA, as_key("gamma", key), parameter), scale, 0)
-
-
-def beta(key: TensorLike, a: TensorLike, b: TensorLike, shape: ShapeLike | None = None) -> Tensor:
-    """Numbers from 0 to 1 of the beta distribution: the share of one of two gamma numbers.
-
-    Parameters
-    ----------
-    key : TensorLike of uint64, shape (2,)
-        The same key gives the same numbers.
-    a, b : TensorLike of float
-        Both parameters, above 0; they broadcast and have no gradient.
-    shape : int or sequence of int, optional
-        Shape of the result, by default that of the parameters.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> x = tl.random.beta(tl.random.key(7), 2.0, 2.0, 1000)
-    >>> abs(tl.mean(x).item() - 0.5) < 0.03
-    True
-    """
-    keys = split(key)
-    first, second = as_tensor(a, argument="beta: a"), as_tensor(b, argument="beta: b")
-    common = broadcast_shapes("beta", first.shape, second.shape)
-    wanted = common if shape is None else shape
-    x, y = gamma(keys[0], first, wanted), gamma(keys[1], second, wanted)
-    return x / (x + y)
-
-
-def poisson(key: TensorLike, rate: TensorLike, shape: ShapeLike | None = None) -> Tensor:
-    """Counts of the Poisson distribution, by the method of NumPy's generators.
-
-    Parameters
-    ----------
-    key : TensorLike of uint64, shape (2,)
-        The same key gives the same numbers.
-    rate : TensorLike of float
-        The mean count, at least 0.
-    shape : int or sequence of int, optional
-        Shape of the result, by default that of `rate`, which broadcasts against it.
-
-    Returns
-    -------
-    Tensor of int64
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.random.poisson(tl.random.key(7), 4.0, 1000).dtype
-    dtype('int64')
-    """
-    return apply(POISSON, as_key("poisson", key), _spread_parameter(POISSON, rate, shape))

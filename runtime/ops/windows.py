@@ -6,6 +6,7 @@ places of the windows, and as many axes with the places inside of a window follo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
@@ -16,9 +17,11 @@ from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.op import OUT, Attrs, Expansion, IndexMap, Sample, ShapeOf, Trait, define_op
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.extrema import MAX, TIE_SHARES
-from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.ops.joining import PAD
+from tapeline.runtime.ops.permuting import PERMUTE_DIMS
+from tapeline.runtime.ops.pointwise import apply, call, zero_like
 from tapeline.runtime.ops.reduction import SUM
-from tapeline.runtime.ops.shaping import BROADCAST_TO, EXPAND_DIMS
+from tapeline.runtime.ops.shaping import BROADCAST_TO, EXPAND_DIMS, RESHAPE
 from tapeline.runtime.ops.slicing import GETITEM, GETITEM_GRAD, BasicIndex, strip_full
 from tapeline.runtime.spec import Shape, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor
@@ -41,6 +44,13 @@ class Window(NamedTuple):
     def inner_axes(self) -> tuple[int, ...]:
         """The axes of `windows` that lead through a window."""
         return tuple(range(self.end, self.end + len(self.sizes)))
+
+    def is_tiling(self) -> bool:
+        """Whether the windows lie side by side."""
+        return self.strides == self.sizes and all(
+            dilation == 1 or size == 1
+            for size, dilation in zip(self.sizes, self.dilations, strict=True)
+        )
 
     def reach(self) -> tuple[int, ...]:
         """How many elements each window spans along each axis."""
@@ -149,8 +159,26 @@ def _inner_index(window: Window, offset: tuple[int, ...]) -> BasicIndex:
     return (*[("slice", None, None, None)] * window.end, *offset)
 
 
+def _tiles(ct: Any, window: Window, shape: Shape) -> Any:
+    """The same for windows that lie side by side: they only have to be put in order."""
+    start, end, count = window.start, window.end, len(window.sizes)
+    axes = [axis for k in range(count) for axis in (start + k, end + k)]
+    order = (*range(start), *axes, *range(end + count, len(ct.shape)))
+    extents = ct.shape[start:end]
+    inner = [n * size for n, size in zip(extents, window.sizes, strict=True)]
+    moved = call(PERMUTE_DIMS, ct, attrs=(order,))
+    tiled = call(RESHAPE, moved, attrs=((*shape[:start], *inner, *shape[end:]),))
+    rest = [(0, whole - n) for whole, n in zip(shape[start:end], inner, strict=True)]
+    if not any(map(any, rest)):
+        return tiled
+    pads = (*[(0, 0)] * start, *rest, *[(0, 0)] * (len(shape) - end))
+    return call(PAD, tiled, attrs=(pads, 0))
+
+
 def _windows_grad_kernel(ct: Array, *attrs: Any) -> Array:
     window, shape = Window(*attrs[:4]), attrs[4]
+    if window.is_tiling():
+        return np.array(_tiles(ct, window, shape))
     out = np.zeros(shape, ct.dtype)
     for offset in window.offsets():
         place = GETITEM.kernel(out, window.index_at(offset, shape))
@@ -168,6 +196,9 @@ def _windows_grad_vjp(ct: Any, attrs: Attrs) -> Any:
 
 def _windows_grad_expand(ct: Tensor, *attrs: Any) -> Tensor:
     window, shape = Window(*attrs[:4]), attrs[4]
+    if window.is_tiling():
+        tiled: Tensor = _tiles(ct, window, shape)
+        return tiled
     total: Any = None
     for offset in window.offsets():
         part = apply(GETITEM, ct, attrs=(_inner_index(window, offset),))
@@ -191,6 +222,8 @@ WINDOWS_GRAD = define_op(
         Sample(((4, 3),), (0, (3,), (1,), (1,), (6,))),
         Sample(((1, 2, 3, 2, 1, 2),), (1, (2, 1), (2, 1), (1, 1), (1, 5, 3, 2))),
         Sample(((2, 2, 2, 2),), (1, (2,), (2,), (3,), (2, 7, 2))),
+        Sample(((1, 2, 1, 2, 3, 2),), (1, (2, 3), (2, 3), (1, 1), (1, 5, 3, 2))),
+        Sample(((2, 3),), (0, (3,), (3,), (1,), (6,))),
     ),
 )
 """Elements of windows added up at their places in `shape`: the transpose of `windows`."""
@@ -255,12 +288,7 @@ def _max_kernel(x: Array, *attrs: Any) -> Array:
 
 
 def _max_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
-    window = window_of(attrs)
-    elements = call(WINDOWS, x, attrs=attrs)
-    largest = call(EXPAND_DIMS, out, attrs=(window.inner_axes,))
-    shares = call(TIE_SHARES, elements, largest, attrs=(window.inner_axes,))
-    column = call(EXPAND_DIMS, ct, attrs=(window.inner_axes,))
-    return call(WINDOWS_GRAD, shares * column, attrs=(*attrs, x.shape))
+    return call(MAX_POOL_GRAD, ct, x, out, attrs=attrs)
 
 
 def _max_expand(x: Tensor, *attrs: Any) -> Tensor:
@@ -279,3 +307,56 @@ MAX_POOL = define_op(
     samples=_SAMPLES,
 )
 """The largest element of each window; the largest ones share its cotangent evenly."""
+
+
+def _shares(x: Any, out: Any, attrs: Attrs) -> Any:
+    """For each element of each window its share of the cotangent."""
+    inner = window_of(attrs).inner_axes
+    largest = call(EXPAND_DIMS, out, attrs=(inner,))
+    return call(TIE_SHARES, call(WINDOWS, x, attrs=attrs), largest, attrs=(inner,))
+
+
+def _max_grad_kernel(ct: Array, x: Array, out: Array, *attrs: Any) -> Array:
+    """Slice by slice: count the equal ones, then hand out the shares. A NaN equals a NaN."""
+    window = Window(*attrs)
+    places = [window.index_at(offset, x.shape) for offset in window.offsets()]
+    is_nan = out != out
+    wins = []
+    for place in places:
+        part = GETITEM.kernel(x, place)
+        wins.append((part == out) | (part != part) if is_nan.any() else part == out)
+    share = ct / functools.reduce(np.add, wins[1:], wins[0].astype(x.dtype))
+    found, zero = np.zeros(x.shape, ct.dtype), zero_like(ct)
+    for place, win in zip(places, wins, strict=True):
+        target = GETITEM.kernel(found, place)
+        target += np.where(win, share, zero)
+    return found
+
+
+def _max_grad_infer(ct: TensorSpec, x: TensorSpec, out: TensorSpec, *attrs: Any) -> TensorSpec:
+    return x
+
+
+def _max_grad_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
+    products = call(WINDOWS, ct, attrs=attrs) * _shares(x, out, attrs)
+    return call(SUM, products, attrs=(window_of(attrs).inner_axes, False))
+
+
+def _max_grad_expand(ct: Tensor, x: Tensor, out: Tensor, *attrs: Any) -> Tensor:
+    column = apply(EXPAND_DIMS, ct, attrs=(Window(*attrs).inner_axes,))
+    return apply(WINDOWS_GRAD, _shares(x, out, attrs) * column, attrs=(*attrs, x.shape))
+
+
+MAX_POOL_GRAD = define_op(
+    "max_pool_grad",
+    kernel=_max_grad_kernel,
+    infer=_max_grad_infer,
+    n_inputs=3,
+    attr_names=_NAMES,
+    saves=(1, 2),
+    vjps=(_max_grad_vjp, None, None),
+    emit=Expansion(_max_grad_expand),
+    kinds="f",
+    ulp=(4.0, 4.0),
+)
+"""What windows pass back to their largest elements."""
