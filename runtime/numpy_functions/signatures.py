@@ -175,10 +175,13 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.zeros_like: _zeros_like, np.ones_like: _ones_like, np.empty_like: _empty_like,
     np.full_like: _full_like, np.linspace: _linspace, np.meshgrid: grids.meshgrid,
     np.roll: arranging.roll, np.repeat: arranging.repeat, np.tile: arranging.tile,
-    np.split: arranging.split, np.unstack: arranging.unstack, np.around: rounded,
+    np.split: arranging.split, np.around: rounded,
     np.cross: linalg.cross, np.vecdot: matmul.vecdot, np.matrix_transpose: matrix_transpose,
     np.linalg.matmul: matmul.matmul, np.linalg.outer: matmul.outer,
     np.linalg.tensordot: matmul.tensordot, np.linalg.vecdot: matmul.vecdot,
     np.linalg.matrix_transpose: matrix_transpose, np.linalg.norm: _norm,
     np.linalg.lstsq: _lstsq, np.linalg.cond: _cond,
 }  # fmt: skip
+
+if hasattr(np, "unstack"):  # since NumPy 2.1
+    ANSWERS[np.unstack] = arranging.unstack
