@@ -49,6 +49,8 @@ class Trace:
     def value_of(self, tensor: Tensor) -> Any:
         return tensor._value
 
+    def enter_gradient(self, node: Any) -> None: ...
+
     def read_variable(self, variable: Any) -> Any:
         return Symbol("variable", variable.shape, variable.dtype)
 
