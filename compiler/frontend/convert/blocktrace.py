@@ -20,8 +20,10 @@ from tapeline.compiler.frontend.convert.state import State, tracing_graph
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime import nest
+from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import TracingError
 from tapeline.runtime.op import get_op
+from tapeline.runtime.ops.effects import HOST_RAISE
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 from tapeline.runtime.tensor import Tensor, as_tensor
 
@@ -137,6 +139,12 @@ def trace_block(
             except RaisedError as signal:
                 traced.raised = signal.error
                 result = None
+            except Exception as error:
+                if not _is_among(error, around.containers.raised):
+                    raise
+                bind(HOST_RAISE, (), (error,))
+                traced.raised = error
+                result = None
             traced.values = tuple([take_value(graph, v) for v in around.state.get()])
             if is_expression and traced.raised is None:
                 traced.returned = take_value(graph, result)
@@ -155,6 +163,11 @@ def trace_block(
             written = traced.graph.written_cells()
             traced.cells = {id(c.cell): (c.cell, node) for c, node in written}
     return traced
+
+
+def _is_among(error: Exception, raised: list[Any]) -> bool:
+    """Whether an exception comes from a `raise` statement."""
+    return any(error is one or (isinstance(one, type) and type(error) is one) for one in raised)
 
 
 def add_number(graph: CapturingGraph, number: Any, dtype: DType, shape: Shape) -> int:

@@ -78,6 +78,8 @@ class Containers:
 
     def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
         self._watched: dict[int, _Watched] = {}
+        self.raised: list[Any] = []
+        """What `raise` statements of the block raised."""
         self._places: dict[tuple[int, Any], tuple[Slot, Any]] = {}
         for name, value in roots:
             self._watch(value, name, 0)

@@ -311,9 +311,10 @@ class _Loop:
             place = item.place
             item.entered = value
             item.held = value._value if type(value) is Tensor else None
+            if item.is_late:
+                continue
             if type(place) is int:
-                is_flag = item.name in self.state.stops
-                if item.is_late or (is_flag and is_body):
+                if is_body and item.name in self.state.stops:
                     continue
                 variables[place] = value
             elif isinstance(place, Slot):
@@ -398,10 +399,10 @@ class _Loop:
             return True
         raise self._drift(name, describe_python(before), describe_value(value))
 
-    def _carry_late(self, position: int, name: str, value: Value) -> None:
+    def _carry_late(self, place: Any, name: str, value: Value) -> None:
         wanted = [_output_form(leaf) for leaf in value.leaves]
         zeros = [0 if type(x) is Joined else x for x in wanted]
-        item = _Carried(position, name, value.original, wanted, zeros, is_late=True)
+        item = _Carried(place, name, value.original, wanted, zeros, is_late=True)
         self.carried.append(item)
         if name != RESULT and not self.runs_once:
             self.needs_round.append(name)
@@ -481,7 +482,11 @@ class _Loop:
         for key, (slot, value) in traced.slots.items():
             item = by_place.get(key)
             if item is None:
-                self._carry(slot, slot.path, slot.read())
+                before = slot.read()
+                if before is UNDEF:
+                    self._carry_late(slot, slot.path, value)
+                else:
+                    self._carry(slot, slot.path, before)
                 is_settled = False
             else:
                 is_settled &= self._meet(item, value)

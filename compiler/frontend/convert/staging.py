@@ -37,7 +37,7 @@ from tapeline.compiler.ir.structure_ops import PLACEHOLDER
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError, PathError
-from tapeline.runtime.ops.effects import HOST_ASSERT, HOST_RAISE, Message
+from tapeline.runtime.ops.effects import HOST_ASSERT, Message
 from tapeline.runtime.ops.logic import logical_not
 from tapeline.runtime.tensor import Tensor, as_tensor
 
@@ -381,9 +381,9 @@ def check(condition: Any, message: Callable[[], Any] | None) -> None:
 
 
 def raise_later(error: Any) -> Any:
-    """The exception of a `raise` statement; within a branch over a tensor, raised when it runs."""
+    """The exception of a `raise` statement. If it leaves a branch over a tensor, it is raised when
+    that branch runs."""
     graph = tracing_graph()
-    if graph is None or graph.surroundings is None:
-        return error
-    bind(HOST_RAISE, (), (error,))
-    raise RaisedError(error)
+    if graph is not None and graph.surroundings is not None:
+        graph.surroundings.raised.append(error)
+    return error

@@ -15,6 +15,7 @@ from tapeline.compiler.frontend.convert.blocktrace import (
     add_number,
     convert_node,
 )
+from tapeline.compiler.frontend.convert.state import UNDEF
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.operators import promoted_dtype
@@ -106,6 +107,8 @@ def describe(x: Any) -> str:
     """What a person calls a leaf."""
     if type(x) is Leaf:
         return f"a tensor of {x.spec.dtype.name} and shape {x.spec.static_shape}"
+    if x is UNDEF:
+        return "undefined"
     if x is None or is_number(x) or isinstance(x, str):
         return repr(x)
     return f"a {type(x).__name__}"

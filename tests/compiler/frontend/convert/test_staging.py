@@ -237,6 +237,23 @@ def test_raise_in_a_branch_raises_when_the_branch_runs() -> None:
     assert float(f(tl.asarray(9.0))) == 3.0
 
 
+def test_exception_that_a_branch_catches_itself_stays_python() -> None:
+    def fail() -> Any:
+        raise ValueError("caught")
+
+    @tl.function
+    def f(x: Any) -> Any:
+        if x > 0:
+            return x * 2
+        try:
+            return fail()
+        except ValueError:
+            pass
+        return x - 1
+
+    assert [float(f(tl.asarray(x))) for x in (3.0, -3.0)] == [6.0, -4.0]
+
+
 def test_raise_in_a_loop_raises_in_its_round() -> None:
     @tl.function
     def f(x: Any) -> Any:
@@ -294,6 +311,20 @@ def test_attributes_and_items_change_in_branches_and_loops() -> None:
 
     assert [float(r) for r in f(tl.asarray(3))] == [3.0, 3.0, 8.0, 2.0]
     assert [float(r) for r in f(tl.asarray(4))] == [6.0, 0.0, 16.0, 600.0]
+
+
+def test_items_that_a_loop_adds_are_there_after_it() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        table = {}
+        while x > 0:
+            table["last"] = x * 2
+            x = x - 1
+        return table["last"]
+
+    assert int(f(tl.asarray(3))) == 2
+    with pytest.raises(UnboundLocalError, match="ran no round"):
+        f(tl.asarray(0))
 
 
 def test_called_functions_change_closures_and_globals_in_branches_and_loops() -> None:
