@@ -379,6 +379,8 @@ class Op:
         return f"<op {self.name}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.name in _MAKERS:
+            return make_op, (self.name, self.subgraphs)
         return get_op, (self.name,)
 
     def has(self, trait: Trait) -> bool:
@@ -387,6 +389,7 @@ class Op:
 
 
 _REGISTRY: dict[str, Op] = {}
+_MAKERS: dict[str, Callable[[tuple[Any, ...]], Op]] = {}
 
 
 @functools.cache
@@ -504,3 +507,13 @@ def registered_ops() -> Iterator[Op]:
     """Every op there is, in order of definition."""
     load_all_ops()
     return iter(tuple(_REGISTRY.values()))
+
+
+def install_maker(name: str, maker: Callable[[tuple[Any, ...]], Op]) -> None:
+    """Tells how ops of that name, of which each has sub-graphs of its own, are made of those."""
+    _MAKERS[name] = maker
+
+
+def make_op(name: str, subgraphs: tuple[Any, ...]) -> Op:
+    """An op of a kind that is made for one use; a `KeyError` if there is no such kind."""
+    return _MAKERS[name](subgraphs)

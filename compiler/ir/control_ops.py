@@ -22,7 +22,7 @@ import numpy as np
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interpret import run_graph
 from tapeline.runtime.errors import GraphError, LoopLimitError
-from tapeline.runtime.op import OUT, Attrs, Branch, Loop, Op, Trait, define_op
+from tapeline.runtime.op import OUT, Attrs, Branch, Loop, Op, Trait, define_op, install_maker
 from tapeline.runtime.spec import TensorSpec, spec_of
 
 INT64 = np.dtype(np.int64)
@@ -294,4 +294,7 @@ PARSED: dict[str, Callable[[tuple[Graph, ...]], Op]] = {
     "while_loop": lambda graphs: make_while_op(*graphs),
     "scan": lambda graphs: make_scan_op(*graphs),
 }
-"""How `parse_graph` makes the ops of the text."""
+"""How the ops are made again of graphs that were written down."""
+
+for _name, _maker in PARSED.items():
+    install_maker(_name, _maker)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
 from tapeline.runtime.errors import DTypeError, GraphError
-from tapeline.runtime.op import Attrs, Op, get_op
+from tapeline.runtime.op import Attrs, Op, get_op, make_op
 from tapeline.runtime.spec import SUPPORTED_DTYPES, TensorSpec, canonical_dtype, spec_of
 
 OpSource: TypeAlias = Op | Callable[[tuple[Graph, ...]], Op]
@@ -157,9 +157,14 @@ class _Parser:
     def _find_op(self, name: str, subgraphs: str | None) -> Op:
         source = self.ops.get(name)
         if subgraphs is not None:
-            if source is None or isinstance(source, Op):
-                raise GraphError(f"{name} has sub-graphs; pass ops={{{name!r}: make_op}} for it")
-            return source(tuple(self.graphs[int(k)] for k in re.findall(r"\d+", subgraphs)))
+            graphs = tuple(self.graphs[int(k)] for k in re.findall(r"\d+", subgraphs))
+            if source is not None and not isinstance(source, Op):
+                return source(graphs)
+            try:
+                return make_op(name, graphs)
+            except KeyError:
+                message = f"{name} has sub-graphs; pass ops={{{name!r}: make_op}} for it"
+                raise GraphError(message) from None
         if isinstance(source, Op):
             return source
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tapeline.compiler.ir.control_ops import PARSED
 from tapeline.compiler.ir.parse import parse_graph
 from tapeline.compiler.ir.verify import verify_graph
 from tapeline.compiler.passes.control import Control
@@ -11,7 +10,7 @@ from tapeline.compiler.passes.dce import DeadCode
 
 def simplified(text: str) -> str:
     """The text after the pass, and after dead nodes are gone."""
-    graph = parse_graph(text, PARSED)
+    graph = parse_graph(text)
     result = Control(lambda g: DeadCode().run(g).graph).run(graph).graph
     result = DeadCode().run(result).graph
     verify_graph(result)
