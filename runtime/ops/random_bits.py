@@ -8,6 +8,7 @@ keys are split: draws count in the lowest word and leave 0 in the highest, which
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,9 +29,34 @@ _FOR_DRAWS, _FOR_SPLITS, _FOR_FOLDS = 0, 1, 2
 """The highest word of the counter."""
 
 
-def philox(key: Array, counter: Array | int = 0) -> np.random.Philox:
-    """NumPy's generator of the stream that belongs to a key and a counter."""
-    return np.random.Philox(key=np.ascontiguousarray(key), counter=counter)
+_COUNTER_0 = np.zeros(4, np.uint64)
+
+
+class _Local(threading.local):
+    """A bit generator per thread: giving it another state is far cheaper than making one."""
+
+    def __init__(self) -> None:
+        self.philox = np.random.Philox(np.random.SeedSequence(0))
+
+
+_LOCAL = _Local()
+
+
+def philox(key: Array, counter: Array = _COUNTER_0) -> np.random.Philox:
+    """NumPy's generator at the start of the stream that belongs to a key and a counter.
+
+    It is this thread's only one: take what is needed before the next call.
+    """
+    generator = _LOCAL.philox
+    generator.state = {
+        "bit_generator": "Philox",
+        "state": {"counter": counter, "key": key},
+        "buffer": _COUNTER_0,
+        "buffer_pos": 4,
+        "has_uint32": 0,
+        "uinteger": 0,
+    }
+    return generator
 
 
 def count_of(shape: Shape) -> int:
@@ -54,7 +80,7 @@ def _draw_counter(rng: np.random.Generator) -> Array:
 
 
 def _bits_kernel(key: Array, counter: Array, shape: Shape) -> Array:
-    return philox(key, np.ascontiguousarray(counter)).random_raw(count_of(shape)).reshape(shape)
+    return philox(key, counter).random_raw(count_of(shape)).reshape(shape)
 
 
 def _bits_infer(key: TensorSpec, counter: TensorSpec, shape: Shape) -> TensorSpec:

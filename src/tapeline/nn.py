@@ -45,6 +45,7 @@ from tapeline.runtime.ops.rectifiers import prelu as prelu
 from tapeline.runtime.ops.rectifiers import relu as relu
 from tapeline.runtime.ops.rectifiers import relu6 as relu6
 from tapeline.runtime.ops.rectifiers import selu as selu
+from tapeline.runtime.ops.resizing import resize as resize
 from tapeline.runtime.ops.sampling import dropout as dropout
 from tapeline.runtime.ops.softmax import logsumexp as logsumexp
 from tapeline.runtime.ops.special import sigmoid as sigmoid

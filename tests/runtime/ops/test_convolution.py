@@ -52,7 +52,8 @@ def windows_by_loops(
             slice(p * s, p * s + (n - 1) * d + 1, d)
             for p, s, n, d in zip(place, stride, sizes, dilation, strict=True)
         )
-        out[(slice(None), *place)] = x[(slice(None), *key)]
+        index: Any = (slice(None), *place)
+        out[index] = x[(slice(None), *key)]
     return out
 
 
@@ -156,11 +157,12 @@ def test_pooling_is_what_loops_give(shape: Any, window: Any, options: Any) -> No
     stride = each(options.get("stride", sizes), count)
     padding = options.get("padding", "valid")
     inner = tuple(range(count + 1, 2 * count + 1))
-    for value, function, want in (
+    cases: list[tuple[float, Any, Any]] = [
         (-np.inf, tl.nn.max_pool, lambda w: w.max(inner)),
         (np.nan, tl.nn.avg_pool, lambda w: np.nanmean(w, inner)),
         (0.0, lambda *a, **o: tl.nn.avg_pool(*a, count_padding=True, **o), lambda w: w.mean(inner)),
-    ):
+    ]
+    for value, function, want in cases:
         windows = windows_by_loops(x, sizes, stride, padding, (1,) * count, value)
         got = assert_differentiable_and_compiled(lambda x, f=function: f(x, window, **options), x)
         np.testing.assert_allclose(got, want(windows), rtol=1e-12)

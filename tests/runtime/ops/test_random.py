@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,15 @@ def test_compiled_draws_give_the_same_bits(name: str) -> None:
     other = draw(tl.random.fold_in(KEY, 1))
     assert other.shape == eager.shape
     assert other.numpy().tobytes() != eager.numpy().tobytes()
+
+
+def test_threads_draw_what_one_draws_alone() -> None:
+    keys = tl.random.split(KEY, 8)
+    alone = [tl.random.normal(key, 5000).numpy() for key in keys]
+    with ThreadPoolExecutor(8) as pool:
+        together = pool.map(lambda key: tl.random.normal(key, 5000).numpy(), list(keys))
+        for a, b in zip(alone, together, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 # Distributions

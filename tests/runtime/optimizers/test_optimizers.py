@@ -196,7 +196,7 @@ def test_schedules_see_the_step(compiled: bool) -> None:
 
 
 def test_structures_and_missing_gradients() -> None:
-    parameters = {"w": tl.Variable([1.0]), "rest": [tl.Variable([2.0]), tl.Variable([3.0])]}
+    parameters: Any = {"w": tl.Variable([1.0]), "rest": [tl.Variable([2.0]), tl.Variable([3.0])]}
     optimizer = tl.optimizers.Adam(0.1, epsilon=0.0)
     optimizer.apply({"w": tl.asarray([5.0]), "rest": [None, tl.asarray([-5.0])]}, parameters)
     optimizer.apply_gradients([(None, parameters["w"]), (tl.asarray([1.0]), parameters["rest"][0])])
