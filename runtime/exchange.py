@@ -15,6 +15,8 @@ from tapeline.runtime.operators import attach_method
 from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor, adopt, wrap
 
+NUMPY_HAS_DLPACK_1 = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+"""Whether NumPy speaks version 1.0 of DLPack, which knows of read-only memory."""
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 """The versions of the array API standard that Tapeline follows, newest last."""
 
@@ -62,6 +64,8 @@ def __dlpack__(
         values.flags.writeable = False
     elif copy is None:
         copy = True
+    if not NUMPY_HAS_DLPACK_1:  # no word of versions and of read-only memory: give a copy away
+        return np.array(values).__dlpack__(stream=stream)
     return values.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
 
@@ -112,7 +116,10 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
             f"from_dlpack: {type(x).__name__} has no __dlpack__; use tl.asarray for Python numbers "
             f"and sequences"
         )
-    array = np.from_dlpack(x, device=device, copy=copy)
+    if NUMPY_HAS_DLPACK_1:
+        array = np.from_dlpack(x, device=device, copy=copy)
+    else:
+        array = np.array(np.from_dlpack(x), copy=copy)
     canonical_dtype(array.dtype, "from_dlpack")
     return adopt(wrap(array), array)
 

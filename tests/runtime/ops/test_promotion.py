@@ -121,6 +121,8 @@ def test_operator_gives_what_numpy_gives(sign: str) -> None:
 
 @pytest.mark.parametrize("name", UNARY)
 def test_unary_function_gives_what_numpy_gives(name: str) -> None:
+    if name in ("floor", "ceil", "trunc") and np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        pytest.skip("NumPy 2.0 turns bools into floats here; since 2.1 it keeps them, as we do")
     for dtype in SUPPORTED_DTYPES:
         if dtype.kind not in UNLIKE_NUMPY.get(name, ""):
             assert_like_numpy(getattr(tl, name), UNARY[name], example(dtype, True))
