@@ -57,6 +57,8 @@ class ConcreteFunction:
         guards: Guards | None = None,
     ) -> None:
         self.name = graph.name
+        self.given: tuple[tuple[Any, ...], dict[str, Any], tuple[Tensor, ...]] = (), {}, ()
+        """The arguments of the trace, with symbolic tensors, and these tensors in order."""
         self.guards = guards
         """What it took from globals, closures and attributes, and whether it is still so."""
         self.graph: Graph = graph
@@ -163,6 +165,49 @@ class ConcreteFunction:
             (leaf.index, None) if type(leaf) is _Output else (None, leaf) for leaf in self._leaves
         ]
         return self._results, leaves
+
+    @classmethod
+    def rebuild(
+        cls,
+        graph: CapturingGraph,
+        inputs: Sequence[TensorSpec],
+        results: Any,
+        leaves: Sequence[tuple[int | None, Any]],
+        cells: Sequence[tuple[int, int]],
+    ) -> ConcreteFunction:
+        """A concrete function of its parts: `leaves` as in `result_template`, and `cells` as pairs
+        of an argument that is changed in place and the node of its new value."""
+        made = [value if k is None else _Output(k) for k, value in leaves]
+        return cls(graph, inputs, results, made, list(cells))
+
+    def rebuilding(self) -> tuple[Any, list[tuple[Any, int | None, Any]]]:
+        """The structure of the results with a marker for each leaf, and per marker what it stands
+        for: the position of an output, or a value."""
+        leaves = self.result_template[1]
+        markers = [object() for _ in leaves]
+        structure = nest.unflatten(self._results, markers)
+        return structure, [
+            (marker, k, value) for marker, (k, value) in zip(markers, leaves, strict=True)
+        ]
+
+    def hidden_sources(self) -> list[tuple[int, Any, bool]]:
+        """The node, the source, and whether that is a Variable, for each capture and each Variable
+        that is read, in the order of inputs."""
+        return list(self._hidden)
+
+    def written_arguments(self) -> list[int]:
+        """The arguments that a call changes in place.
+
+        Raises
+        ------
+        ArgumentError
+            If it changes a tensor that it captured.
+        """
+        if not all(isinstance(target, int) for target in self._cells):
+            raise ArgumentError(
+                f"{self.name} changes a tensor of outside in place; make it a Variable"
+            )
+        return [target for target in self._cells if isinstance(target, int)]
 
     @property
     def optimized_graph(self) -> Graph:
@@ -386,7 +431,9 @@ def trace(
         if node != graph.placeholders[position]:
             cells.append((position, node))
     guards = None if reads is None else build_guards(reads)
-    return ConcreteFunction(graph, specs, results, leaves, cells, guards)
+    made = ConcreteFunction(graph, specs, results, leaves, cells, guards)
+    made.given = args, kwargs, tuple(placeholders)
+    return made
 
 
 def _by_identity(values: Sequence[Any], placeholders: Sequence[Tensor]) -> Callable[[Any], Any]:

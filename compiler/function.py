@@ -203,6 +203,10 @@ class Function(NativeCallable, Generic[P, R]):
                     self._drop_oldest()
             return found
 
+    def add_trace(self, call: Call, concrete: ConcreteFunction) -> None:
+        """Gives the function a trace that was made elsewhere, for calls like this one."""
+        self._replace(self._signature.take_apart(call).key, concrete)
+
     def _trace(self, call: Call) -> ConcreteFunction:
         record = compare(self._trace_count + 1, self._signature.describe(call), self._records)
         stale = self._cache.get(call.key)

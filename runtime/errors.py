@@ -104,3 +104,7 @@ class GraphError(TapelineError, ValueError):
 class NumericsError(TapelineError, ArithmeticError):
     """An op gave NaN or infinity though its inputs were finite, inside of
     `tl.debugging.check_numerics()`. Look at the line and the inputs that the message names."""
+
+
+class SavedFileError(TapelineError, ValueError):
+    """A file that `tl.load` cannot read: damaged, of a newer version, or of another program."""

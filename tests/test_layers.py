@@ -41,6 +41,7 @@ COMPILER_LAYERS = (
     ("compiled",),
     ("concrete", "inspect"),
     ("function",),
+    ("saved",),
 )
 """The same for `compiler`."""
 

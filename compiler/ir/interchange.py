@@ -88,7 +88,7 @@ def _write_graph(graph: Graph, number: dict[int, int], store: Callable[[Array], 
         if graph.inputs[i]:
             node["inputs"] = list(graph.inputs[i])
         if graph.attrs[i]:
-            node["attrs"] = [_write_attr(value) for value in graph.attrs[i]]
+            node["attrs"] = [attr_to_document(value) for value in graph.attrs[i]]
         if op.subgraphs:
             node["graphs"] = [number[id(g)] for g in op.subgraphs]
             node["name"] = op.name
@@ -112,22 +112,22 @@ def _write_spec(spec: NodeSpec) -> Any:
     return [spec.dtype.name, list(spec.shape)]
 
 
-def _write_attr(value: Any) -> Any:
+def attr_to_document(value: Any) -> Any:
     """JSON for an attribute: itself where JSON has such a value, else an object with one key."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, tuple):
-        return [_write_attr(item) for item in value]
+        return [attr_to_document(item) for item in value]
     if isinstance(value, np.dtype):
         return {"dtype": value.name}
     if isinstance(value, np.generic):
-        return {"scalar": [value.dtype.name, _write_attr(value.item())]}
+        return {"scalar": [value.dtype.name, attr_to_document(value.item())]}
     if isinstance(value, int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, complex):
-        return {"complex": [_write_attr(value.real), _write_attr(value.imag)]}
+        return {"complex": [attr_to_document(value.real), attr_to_document(value.imag)]}
     if value is Ellipsis:
         return {"ellipsis": True}
     return {"opaque": attr_text(value)}
@@ -265,7 +265,7 @@ class _Reader:
         inputs = _a_list(node, "inputs")
         for i in inputs:
             _check_id(i, position)
-        attrs: Attrs = tuple([_read_attr(value) for value in _a_list(node, "attrs")])
+        attrs: Attrs = tuple([attr_from_document(value) for value in _a_list(node, "attrs")])
         op = self._find_op(node, position)
         if op is PLACEHOLDER:
             if not isinstance(spec, TensorSpec) or len(attrs) != 1 or not isinstance(attrs[0], str):
@@ -349,20 +349,20 @@ def _read_spec(value: Any) -> NodeSpec:
     raise GraphError(f"a spec must be a dtype and a shape, got {value!r}")
 
 
-def _read_attr(value: Any, depth: int = 0) -> Any:
+def attr_from_document(value: Any, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         raise GraphError("an attribute is nested too deeply")
     match value:
         case list():
-            return tuple([_read_attr(item, depth + 1) for item in value])
+            return tuple([attr_from_document(item, depth + 1) for item in value])
         case {"dtype": str() as name} if name in _DTYPES:
             return _DTYPES[name]
         case {"scalar": [str() as name, item]} if name in _DTYPES:
-            return _DTYPES[name].type(_read_attr(item, depth + 1))
+            return _DTYPES[name].type(attr_from_document(item, depth + 1))
         case {"float": ("inf" | "-inf" | "nan") as name}:
             return float(name)
         case {"complex": [real, imag]}:
-            return complex(_read_attr(real, depth + 1), _read_attr(imag, depth + 1))
+            return complex(attr_from_document(real, depth + 1), attr_from_document(imag, depth + 1))
         case {"ellipsis": True}:
             return Ellipsis
         case {"opaque": text}:
@@ -385,5 +385,5 @@ def opaque_attributes(graph: Graph) -> Sequence[tuple[Graph, int]]:
 def _is_opaque(value: Any) -> bool:
     if isinstance(value, tuple):
         return any(map(_is_opaque, value))
-    written = _write_attr(value)
+    written = attr_to_document(value)
     return isinstance(written, dict) and "opaque" in written

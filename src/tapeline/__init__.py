@@ -3,11 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from tapeline import config as config
+from tapeline import export as export
 from tapeline import nest as nest
 from tapeline import tape as tape
 from tapeline.compiler.frontend.retraces import no_retrace as no_retrace
 from tapeline.compiler.function import Function as Function
 from tapeline.compiler.function import function as function
+from tapeline.export import load as load
 from tapeline.runtime.constants import e as e
 from tapeline.runtime.constants import inf as inf
 from tapeline.runtime.constants import nan as nan

@@ -5,7 +5,6 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.frontend.convert.conversion import conversion_of, print_conversion
 from tapeline.compiler.function import Function
 from tapeline.compiler.ir.graph import Graph
@@ -14,6 +13,7 @@ from tapeline.runtime.callbacks import op_callback as op_callback
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
+    from tapeline.compiler.concrete import ConcreteFunction
     from tapeline.compiler.inspect.difference import Difference
     from tapeline.compiler.inspect.lint import Findings
     from tapeline.compiler.inspect.numerics import CheckNumerics
@@ -118,12 +118,14 @@ def check_numerics(infinities: bool = True) -> "CheckNumerics":
     return CheckNumerics(infinities)
 
 
-Traced: TypeAlias = Graph | ConcreteFunction | Function[..., Any]
+Traced: TypeAlias = "Graph | ConcreteFunction | Function[..., Any]"
 
 
 def _graph_of(name: str, given: Traced) -> Graph:
     if isinstance(given, Graph):
         return given
+    from tapeline.compiler.concrete import ConcreteFunction  # loads the compiler
+
     if isinstance(given, ConcreteFunction):
         return given.graph
     if isinstance(given, Function):

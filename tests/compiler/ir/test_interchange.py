@@ -97,9 +97,9 @@ def test_json_keeps_the_types_of_attributes() -> None:
     graph.outputs.append(graph.add(op, (x,)))
     graph.attrs[1] = (odd, (Ellipsis, ()))
     document = json.loads(json.dumps(graph_to_document(graph)))
-    from tapeline.compiler.ir.interchange import _read_attr
+    from tapeline.compiler.ir.interchange import attr_from_document
 
-    found = tuple(_read_attr(value) for value in document["graphs"][0]["nodes"][1]["attrs"])
+    found = tuple(attr_from_document(value) for value in document["graphs"][0]["nodes"][1]["attrs"])
     assert repr(found) == repr(graph.attrs[1])
 
 

@@ -1,0 +1,225 @@
+"""Reads what `writer` wrote: a function without source that is called like the one that was saved,
+differentiable, with its own Variables."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tapeline.compiler.codegen.native_call import enable_native_calls
+from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.compiler.concrete import ConcreteFunction
+from tapeline.compiler.frontend.capture import Capture, CapturingGraph, Resource
+from tapeline.compiler.frontend.signature import Call
+from tapeline.compiler.function import Function
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.interchange import Document, check_header, graph_from_document
+from tapeline.compiler.ir.verify import verify_graph
+from tapeline.compiler.saved.archive import ArchiveReader, Array
+from tapeline.compiler.saved.structures import read_structure
+from tapeline.compiler.saved.writer import FORMAT, VERSION, function_bytes
+from tapeline.runtime import nest
+from tapeline.runtime.errors import ArgumentError, GraphError, SavedFileError, TapelineError
+from tapeline.runtime.op import Op
+from tapeline.runtime.tensor import wrap
+from tapeline.runtime.variable import Variable
+
+T = TypeVar("T")
+
+
+class LoadedFunction(Function[..., Any]):
+    """A function from a file: like the one that was saved, for the signatures that were saved.
+
+    Attributes
+    ----------
+    variables : tuple of Variable
+        The Variables that it reads or assigns, in order of first use; they are its own.
+    """
+
+    variables: tuple[Variable, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_function, (function_bytes(self),)
+
+
+enable_native_calls(LoadedFunction)
+
+
+def load_function(source: str | os.PathLike[str] | bytes) -> LoadedFunction:
+    """See `tapeline.load`; the bytes of a file will do as well."""
+    with ArchiveReader(source) as archive:
+        try:
+            document = archive.document()
+            check_header(document, FORMAT, VERSION)
+            return _build(document, archive.array)
+        except SavedFileError:
+            raise
+        except TapelineError as error:
+            raise archive.error(str(error)) from None
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            reason = f"its document does not fit together ({type(error).__name__}: {error})"
+            raise archive.error(reason) from None
+
+
+def _build(document: Document, fetch: Callable[[Any], Array]) -> LoadedFunction:
+    name = document["name"]
+    if not isinstance(name, str):
+        raise GraphError("the name must be a string")
+    variables = []
+    for one in document["variables"]:
+        trainable = bool(one["trainable"])
+        variables.append(Variable(fetch(one["value"]), trainable=trainable, name=one["name"]))
+    shown: list[str] = []
+    function = LoadedFunction(_stand_in(document, shown), name, autograph=False)
+    function.variables = tuple(variables)
+    for one in document["traces"]:
+        concrete, call = _trace(one, variables, fetch)
+        function.add_trace(call, concrete)
+        shown.append(", ".join(map(str, concrete.inputs)))
+    return function
+
+
+def _stand_in(document: Document, shown: list[str]) -> Callable[..., Any]:
+    """The function that is traced for signatures that were not saved: it says so."""
+    name = str(document["name"])
+
+    def loaded(*args: Any, **kwargs: Any) -> Any:
+        known = "; ".join(f"({one})" for one in shown)
+        raise ArgumentError(
+            f"{name}: it was loaded from a file, and was not saved for such arguments; the file "
+            f"has {known}. Save it with signatures= for others"
+        )
+
+    loaded.__name__ = loaded.__qualname__ = name
+    loaded.__doc__ = document.get("doc")
+    parameters = []
+    for one in document["parameters"]:
+        default = inspect.Parameter.empty
+        if "default" in one:
+            default = read_structure(one["default"], _no_tensor)
+        kind = getattr(inspect.Parameter, one["kind"])
+        parameters.append(inspect.Parameter(one["name"], kind, default=default))
+    loaded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return loaded
+
+
+def _no_tensor(name: str, content: Any) -> Any:
+    raise GraphError(f"there cannot be a {name!r} here")
+
+
+def _call_op(name: str, graph: Graph) -> Op:
+    return DifferentiableGraph(graph).op
+
+
+def _trace(
+    document: Document, variables: list[Variable], fetch: Callable[[Any], Array]
+) -> tuple[ConcreteFunction, Call]:
+    plain = graph_from_document(document["graph"], fetch, make_call=_call_op)
+    verify_graph(plain)
+    graph = CapturingGraph(plain.name)
+    for slot in Graph.__slots__:
+        setattr(graph, slot, getattr(plain, slot))
+    n_tensors, n_results = document["n_tensors"], document["n_results"]
+    inputs = [graph.spec(node) for node in graph.placeholders[:n_tensors]]
+    stand_ins = [wrap(np.broadcast_to(np.zeros((), s.dtype), s.static_shape)) for s in inputs]
+
+    def argument(name: str, content: Any) -> Any:
+        if name != "tensor":
+            raise GraphError(f"there cannot be a {name!r} among arguments")
+        return _pick(stand_ins, content)
+
+    args = tuple(read_structure(one, argument) for one in document["args"])
+    kwargs = {str(key): read_structure(one, argument) for key, one in document["kwargs"]}
+    assigned = [_pick(variables, number) for number in document["assigned"]]
+    written = document["written"]
+    for position in written:
+        _pick(inputs, position)
+    outputs, graph.outputs = graph.outputs, graph.outputs[:n_results]
+    if len(outputs) != n_results + len(assigned) + len(written):
+        raise GraphError("the number of outputs is not that of results and assignments")
+    _add_hidden(graph, document, variables, fetch)
+    for variable, node in zip(assigned, outputs[n_results:], strict=False):
+        found = graph.resources.get(id(variable))
+        if found is None:
+            found = Resource(variable, graph.spec(node), None, node)
+            graph.resources[id(variable)] = found
+        found.current, found.is_assigned = node, True
+    n_fixed = n_results + len(assigned)
+    cells = list(zip(written, outputs[n_fixed:], strict=True))
+    results, leaves = _results(document["results"], fetch)
+    if any(not 0 <= k < n_results for k, _ in leaves if k is not None):
+        raise GraphError("a result is no output of the graph")
+    concrete = ConcreteFunction.rebuild(graph, inputs, results, leaves, cells)
+    concrete.given = args, kwargs, tuple(stand_ins)
+    if list(map(id, concrete.assigned_variables)) != list(map(id, assigned)):
+        raise GraphError("assigned Variables are out of order")
+    return concrete, Call(args, kwargs)
+
+
+def _add_hidden(
+    graph: CapturingGraph, document: Document, variables: list[Variable],
+    fetch: Callable[[Any], Array],
+) -> None:  # fmt: skip
+    """What the graph takes besides the arguments, as the trace left it."""
+    hidden = document["hidden"]
+    n_tensors = document["n_tensors"]
+    if [one["node"] for one in hidden] != graph.placeholders[n_tensors:]:
+        raise GraphError("what the graph takes besides its arguments is not listed in order")
+    placeholders: dict[int, int] = {}
+    for one in hidden:
+        node = one["node"]
+        if len(one) != 2:
+            raise GraphError("a further input is a Variable or an array")
+        if "variable" in one:
+            placeholders[one["variable"]] = node
+            _check_spec(graph, node, _pick(variables, one["variable"])._value)
+            continue
+        array = fetch(one["array"])
+        _check_spec(graph, node, array)
+        source = wrap(array)
+        graph.captures.append(Capture(source, node, source, None, None))
+    for number in document["variables"]:
+        variable = _pick(variables, number)
+        place = placeholders.get(number)
+        spec = variable.spec if place is None else graph.spec(place)
+        current = -1 if place is None else place
+        graph.resources[id(variable)] = Resource(variable, spec, place, current)
+
+
+def _pick(values: Sequence[T], number: Any) -> T:
+    """The value of that number, which comes from a file."""
+    if type(number) is not int or not 0 <= number < len(values):
+        raise GraphError(f"there is no number {number!r} among {len(values)}")
+    return values[number]
+
+
+def _check_spec(graph: Graph, node: int, value: Array) -> None:
+    spec = graph.spec(node)
+    if (value.shape, value.dtype) != (spec.shape, spec.dtype):
+        raise GraphError(f"%{node} is {spec}, but {value.dtype}{list(value.shape)} is kept for it")
+
+
+def _results(
+    document: Any, fetch: Callable[[Any], Array]
+) -> tuple[Any, list[tuple[int | None, Any]]]:
+    """The structure of the results, and its leaves in order."""
+    leaves: dict[int, tuple[int | None, Any]] = {}
+    kept: list[Any] = []
+
+    def result(name: str, content: Any) -> Any:
+        marker = object()
+        kept.append(marker)
+        if name == "output":
+            leaves[id(marker)] = int(content), None
+        elif name == "array":
+            leaves[id(marker)] = None, fetch(content)
+        else:
+            raise GraphError(f"there cannot be a {name!r} among results")
+        return marker
+
+    structure = read_structure(document, result)
+    return structure, [leaves.get(id(leaf), (None, leaf)) for leaf in nest.flatten(structure)]

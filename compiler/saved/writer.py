@@ -1,0 +1,184 @@
+"""Writes compiled functions into a file that runs without their source."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tapeline.compiler.concrete import ConcreteFunction
+from tapeline.compiler.function import Function
+from tapeline.compiler.ir.interchange import Document, graph_to_document, opaque_attributes
+from tapeline.compiler.saved.archive import Arrays, replace_archive, write_archive
+from tapeline.compiler.saved.structures import write_structure
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, GraphError
+from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.variable import Variable
+
+FORMAT = "tapeline.saved"
+VERSION = 1
+
+Given: TypeAlias = Sequence[Any] | dict[str, Any]
+
+
+def save_function(
+    function: Function[..., Any], path: str | os.PathLike[str], signatures: Iterable[Given] | None
+) -> None:
+    """See `tapeline.export.save`."""
+    replace_archive(path, *describe_function(function, signatures))
+
+
+def function_bytes(function: Function[..., Any]) -> bytes:
+    """What `save_function` would write."""
+    content = io.BytesIO()
+    write_archive(content, *describe_function(function, None))
+    return content.getvalue()
+
+
+def describe_function(
+    function: Function[..., Any], signatures: Iterable[Given] | None
+) -> tuple[Document, Arrays]:
+    """The document of a function, and the arrays that it refers to."""
+    if not isinstance(function, Function):
+        raise ArgumentTypeError(
+            f"save: expected a function made by tl.function, got {type(function).__name__}"
+        )
+    if signatures is None:
+        concretes = list(function.concrete_functions)
+    else:
+        concretes = [_concrete(function, given) for given in signatures]
+    if not concretes:
+        raise ArgumentError(
+            f"save: {function.__name__} has no trace yet; call it once, or pass signatures="
+        )
+    arrays = Arrays()
+    writer = _Writer(arrays)
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": function.__name__,
+        "doc": inspect.getdoc(function.python_function),
+        "parameters": _parameters(function),
+        "traces": [writer.trace(concrete) for concrete in dict.fromkeys(concretes)],
+        "variables": writer.variable_documents(),
+    }
+    return document, arrays
+
+
+def _concrete(function: Function[..., Any], given: Given) -> ConcreteFunction:
+    if isinstance(given, dict):
+        return function.get_concrete_function(**given)
+    if isinstance(given, tuple | list):
+        return function.get_concrete_function(*given)
+    raise ArgumentTypeError(
+        "save: a signature is a tuple of arguments, or a dict of them by name, got "
+        f"{type(given).__name__}"
+    )
+
+
+def _parameters(function: Function[..., Any]) -> list[Document]:
+    found = []
+    for parameter in inspect.signature(function.python_function).parameters.values():
+        document: Document = {"name": parameter.name, "kind": parameter.kind.name}
+        if parameter.default is not parameter.empty:
+            try:
+                what = f"the default of {parameter.name}"
+                document["default"] = write_structure(parameter.default, lambda _: None, what)
+            except ArgumentTypeError:
+                document["default"] = {"value": None}
+                document["is_lost"] = True
+        found.append(document)
+    return found
+
+
+class _Writer:
+    """The parts of a document that traces share: arrays and Variables."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+        self._variables: dict[int, int] = {}
+        self._kept: list[Variable] = []
+
+    def variable(self, variable: Any) -> int:
+        """The number of a Variable in the file."""
+        number = self._variables.get(id(variable))
+        if number is None:
+            if not isinstance(variable, Variable):
+                raise ArgumentTypeError(f"save: cannot keep a {type(variable).__name__}")
+            number = self._variables[id(variable)] = len(self._kept)
+            self._kept.append(variable)
+        return number
+
+    def variable_documents(self) -> list[Document]:
+        """The Variables with their present values."""
+        return [
+            {
+                "name": variable.name,
+                "trainable": variable.trainable,
+                "value": self.arrays.store(np.asarray(variable.numpy())),
+            }
+            for variable in self._kept
+        ]
+
+    def trace(self, concrete: ConcreteFunction) -> Document:
+        """One trace: graph, arguments, what it takes besides, and how results are put together."""
+        _check(concrete)
+        args, kwargs, placeholders = concrete.given
+        numbers: dict[int, int] = {}
+        for number, placeholder in enumerate(placeholders):
+            numbers.setdefault(id(placeholder), number)
+
+        def argument(value: Any) -> Any:
+            found = numbers.get(id(value)) if type(value) is Tensor else None
+            return None if found is None else {"tensor": found}
+
+        structure, leaves = concrete.rebuilding()
+        outputs = {id(marker): (position, value) for marker, position, value in leaves}
+
+        def result(value: Any) -> Any:
+            position, kept = outputs.get(id(value), (None, None))
+            if position is not None:
+                return {"output": position}
+            if isinstance(kept, np.ndarray):
+                return {"array": self.arrays.store(kept)}
+            if id(value) in outputs:
+                return write_structure(kept, lambda _: None, "a result")
+            return None
+
+        names = concrete.graph.attrs
+        hidden: list[Document] = []
+        for node, source, is_variable in concrete.hidden_sources():
+            if is_variable:
+                hidden.append({"node": node, "variable": self.variable(source)})
+                continue
+            value = source.numpy() if type(source) is Tensor else np.asarray(source)
+            hidden.append({"node": node, "array": self.arrays.store(value)})
+        return {
+            "graph": graph_to_document(concrete.graph, self.arrays.store),
+            "args": [write_structure(v, argument, f"argument {k}") for k, v in enumerate(args)],
+            "kwargs": [[k, write_structure(v, argument, k)] for k, v in kwargs.items()],
+            "inputs": [str(names[node][0]) for node in concrete.graph.placeholders],
+            "n_tensors": len(placeholders),
+            "hidden": hidden,
+            "variables": [self.variable(variable) for variable in concrete.variables],
+            "assigned": [self.variable(variable) for variable in concrete.assigned_variables],
+            "n_results": len(concrete.outputs),
+            "results": write_structure(structure, result, "the result"),
+            "written": concrete.written_arguments(),
+        }
+
+
+def _check(concrete: ConcreteFunction) -> None:
+    """Complains about what cannot be kept in a file."""
+    if concrete.depends_on_trace:
+        raise ArgumentError(f"save: {concrete.name} uses a tensor of a trace that is not finished")
+    for graph, node in opaque_attributes(concrete.graph):
+        where = graph.locations[node]
+        raise GraphError(
+            f"save: {concrete.name} cannot be kept in a file: {graph.ops[node].name}"
+            f"{'' if where is None else f' at {where}'} holds an object of this process"
+        )

@@ -1,0 +1,95 @@
+"""Taking functions elsewhere: into files that run without their source."""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tapeline.compiler.function import Function
+
+if TYPE_CHECKING:
+    from tapeline.compiler.saved.reader import LoadedFunction
+
+__all__ = ["load", "save"]
+
+
+def save(
+    function: Function[..., Any],
+    path: str | os.PathLike[str],
+    signatures: Iterable[Sequence[Any] | dict[str, Any]] | None = None,
+) -> None:
+    """Writes a function into one file, with its Variables and the arrays that it uses.
+
+    `load` reads it in any process, without the source. The file is a zip archive of JSON and NumPy
+    arrays; its format is versioned, see docs/formats.md.
+
+    Parameters
+    ----------
+    function : Function
+        Made by `tl.function`.
+    path : str or path
+        Where to; an existing file is replaced.
+    signatures : list of tuples or dicts, optional
+        What it will be called with: positional arguments as a tuple, or arguments by name as a
+        dict, with a `TensorSpec` in the place of each tensor. By default all signatures that it was
+        traced for.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no trace to save.
+    ArgumentTypeError, GraphError
+        If it uses something that a file cannot hold; the message says what and where.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import tapeline as tl
+    >>> w = tl.Variable([1.0, 2.0], name="w")
+    >>> @tl.function
+    ... def scaled(x, factor=2.0):
+    ...     return x * w * factor
+    >>> path = os.path.join(tempfile.mkdtemp(), "scaled.tapeline")
+    >>> tl.export.save(scaled, path, signatures=[(tl.TensorSpec([2], "float64"),)])
+    >>> loaded = tl.load(path)
+    >>> loaded(tl.asarray([3.0, 4.0]))
+    tl.Tensor([ 6. 16.], shape=(2,), dtype=float64)
+    >>> loaded.variables
+    (tl.Variable([1. 2.], shape=(2,), dtype=float64, name='w'),)
+    """
+    from tapeline.compiler.saved.writer import save_function  # loads the compiler
+
+    save_function(function, path, signatures)
+
+
+def load(path: str | os.PathLike[str]) -> "LoadedFunction":
+    """The function that `tl.export.save` wrote into a file.
+
+    It is called by position and by name as before, is differentiable, and has Variables of its own:
+    `variables`. For arguments that were not saved it raises an error that lists those that were.
+
+    Parameters
+    ----------
+    path : str or path
+        Nothing in the file is executed as Python; a damaged or hostile one is refused.
+
+    Raises
+    ------
+    SavedFileError
+        If the file is damaged, of a newer version, or something else.
+    FileNotFoundError
+        If there is none.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import tapeline as tl
+    >>> f = tl.function(lambda x: x * 2)
+    >>> y = f(tl.asarray([1.0]))
+    >>> path = os.path.join(tempfile.mkdtemp(), "f.tapeline")
+    >>> tl.export.save(f, path)
+    >>> tl.load(path)(tl.asarray([4.0]))
+    tl.Tensor([8.], shape=(1,), dtype=float64)
+    """
+    from tapeline.compiler.saved.reader import load_function  # loads the compiler
+
+    return load_function(path)
