@@ -15,7 +15,7 @@ from tapeline.compiler.ir.control_ops import is_cond, is_loop, loop_form, remake
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PICK, PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild
-from tapeline.compiler.passes.elements import work_on_elements
+from tapeline.compiler.passes.elements import name_elements, work_on_elements
 from tapeline.runtime.op import Attrs, Loop, Op, Trait
 
 SMALL = 64
@@ -51,7 +51,9 @@ class Control:
         given = work.inputs(node)
         parts: tuple[int, ...] = ()
         if plan.graphs:
-            graphs = tuple(work_on_elements(self.optimize(graph)) for graph in plan.graphs)
+            graphs = tuple(
+                work_on_elements(self.optimize(name_elements(graph))) for graph in plan.graphs
+            )
             op = remake(source.ops[node], graphs)
             inputs = [given[k] for k in plan.inputs]
             made = target.add(op, inputs, plan.attrs, source.locations[node])

@@ -8,17 +8,70 @@ from __future__ import annotations
 
 import heapq
 
+import numpy as np
+
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PICK, PLACEHOLDER
 from tapeline.compiler.passes.base import Rebuild, rebuild
 from tapeline.compiler.passes.dce import DeadCode
 from tapeline.runtime.op import Branch, Loop, get_op
-from tapeline.runtime.spec import TensorSpec
+from tapeline.runtime.spec import Shape, TensorSpec
 
 
 def work_on_elements(graph: Graph) -> Graph:
     """The graph of a body after both steps."""
     return _reads_first(_sparse_sums(graph))
+
+
+def name_elements(graph: Graph) -> Graph:
+    """The graph with fixed elements that are written, or that a gradient is of, named by a number:
+    to be called before such ops are expanded."""
+    if not {get_op("setitem"), get_op("getitem_grad")} & set(graph.ops):
+        return graph
+    users = graph.users()
+
+    def rewrite(work: Rebuild, node: int) -> int | None:
+        op, inputs = graph.ops[node], graph.inputs[node]
+        if op is get_op("setitem") and not graph.spec(inputs[1]).shape:
+            place = _fixed_place(graph.attrs[node][0], graph.spec(node).static_shape)
+            return None if place is None else _put_at(work, node, place)
+        if op is not get_op("getitem_grad") or graph.spec(inputs[0]).shape:
+            return None
+        if any(graph.ops[user] is not get_op("add") for user in users[node]):
+            return None
+        place = _fixed_place(graph.attrs[node][0], graph.spec(node).static_shape)
+        return None if place is None else _gradient_at(work, node, place)
+
+    return rebuild(graph, rewrite).graph
+
+
+def _fixed_place(index: object, shape: Shape) -> int | None:
+    """The position, in C order, of the one element that an index of ints names."""
+    if not isinstance(index, tuple) or len(index) != len(shape) or not shape:
+        return None
+    place = 0
+    for entry, extent in zip(index, shape, strict=True):
+        if not isinstance(entry, int):
+            return None
+        place = place * extent + entry
+    return place
+
+
+def _put_at(work: Rebuild, node: int, place: int) -> int:
+    target, location = work.target, work.source.locations[node]
+    where = target.add_constant(np.asarray(place, np.int64), location)
+    array, value = work.inputs(node)
+    return target.add(get_op("put"), (array, where, value), (), location)
+
+
+def _gradient_at(work: Rebuild, node: int, place: int) -> int:
+    target, spec, location = work.target, work.source.spec(node), work.source.locations[node]
+    where = target.add_constant(np.asarray(place, np.int64), location)
+    (ct,) = work.inputs(node)
+    flat = target.add(get_op("take_grad"), (ct, where), (0, spec.size), location)
+    if spec.ndim == 1:
+        return flat
+    return target.add(get_op("reshape"), (flat,), (spec.static_shape,), location)
 
 
 # --- sums with one element ---------------------------------------------------------------------

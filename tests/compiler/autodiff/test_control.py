@@ -76,7 +76,18 @@ def swept(x: Any, a: Any) -> Any:
     return (tl.while_loop(lambda k, y: k < 2, outer, (0, y))[1] ** 2).sum()
 
 
-PROGRAMS = [swept, counted, open_ended, limited, scanned, nested]
+def at_fixed_places(x: Any, a: Any) -> Any:
+    """Elements that the program names by constants."""
+
+    def turn(i: Any, y: Any) -> Any:
+        y[0] = y[1] * a[0] + y[0]
+        y[1] = tl.sin(y[0]) * a[1]
+        return i + 1, y
+
+    return (tl.while_loop(lambda i, y: i < 3, turn, (0, x))[1] ** 2).sum()
+
+
+PROGRAMS = [at_fixed_places, swept, counted, open_ended, limited, scanned, nested]
 
 
 def gradients(function: Function) -> Function:

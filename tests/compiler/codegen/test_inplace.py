@@ -131,6 +131,16 @@ def inner_loop_of_a_captured_array(x: Any) -> Any:
     return loop(2, turn, x)[0]
 
 
+def fixed_elements(x: Any) -> Any:
+    def turn(i: Any, x: Any, y: Any) -> Any:
+        x[0] = x[1] + i
+        y[1, 0] = x[0] * 2
+        x[-1] = y[1, 0] + y[0, 1]
+        return x, y
+
+    return loop(3, turn, x, x.reshape((2, 2)))
+
+
 def fixed_element_is_handed_on(x: Any) -> Any:
     """An element at a fixed place is carried on, and then written over."""
 
@@ -142,7 +152,8 @@ def fixed_element_is_handed_on(x: Any) -> Any:
 
 
 PROGRAMS = [
-    fixed_element_is_handed_on, sorted_by_swaps, writer_in_one_branch, old_value_kept,
+    fixed_elements, fixed_element_is_handed_on, sorted_by_swaps, writer_in_one_branch,
+    old_value_kept,
     old_array_is_returned, two_versions,
     rows_before_writes, fresh_array_in_a_body, inner_loop_of_a_captured_array,
 ]  # fmt: skip
