@@ -22,7 +22,6 @@ from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.random_bits import (
     as_key,
-    bits_of,
     check_key,
     count_of,
     draw_key,
@@ -30,7 +29,7 @@ from tapeline.runtime.ops.random_bits import (
 )
 from tapeline.runtime.ops.special import erf_kernel
 from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
 
 ShapeLike: TypeAlias = int | Sequence[int]
 
@@ -49,7 +48,7 @@ def float_dtype(op_name: str, dtype: npt.DTypeLike | None) -> DType:
 
 def _units(key: Array, count: int) -> Array:
     """Numbers from 0 up to 1, 1 left out, in double precision."""
-    return (philox(key).random_raw(count) >> np.uint64(11)) * 2.0**-53
+    return np.random.Generator(philox(key)).random(count)
 
 
 def _define_draw(
@@ -103,6 +102,16 @@ def placed(x: Tensor, scale: Any, start: Any) -> Tensor:
 # --- uniform ---------------------------------------------------------------------------------
 
 
+def _uniform_function(key: Array, count: int, digits: int) -> Array:
+    """The highest bits of each word as binary digits after the point."""
+    if digits == _MANTISSA_BITS[8]:
+        return _units(key, count)
+    return (philox(key).random_raw(count) >> np.uint64(64 - digits)) * 2.0**-digits
+
+
+STANDARD_UNIFORM = _define_draw("standard_uniform", _uniform_function, (24,), ("digits",))
+
+
 def uniform(
     key: TensorLike,
     shape: ShapeLike = (),
@@ -133,9 +142,7 @@ def uniform(
     array([0.46881749, 0.42614584])
     """
     dtype = float_dtype("uniform", dtype)
-    digits = _MANTISSA_BITS[dtype.itemsize]
-    words = bits_of("uniform", key, shape_argument("uniform", shape))
-    units: Tensor = cast_tensor(words >> (64 - digits), dtype) * 2.0**-digits
+    units = _draw(STANDARD_UNIFORM, key, shape, dtype, _MANTISSA_BITS[dtype.itemsize])
     if type(low) in (int, float) and low == 0:
         return placed(units, high, 0)
     return placed(units, as_tensor(high, dtype) - as_tensor(low, dtype), low)

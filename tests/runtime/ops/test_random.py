@@ -58,6 +58,13 @@ def test_bits_of_a_counter_are_those_of_numpy_also_where_it_carries() -> None:
     np.testing.assert_array_equal(got.numpy(), want)
 
 
+def test_uniform_numbers_are_the_highest_bits_of_the_words() -> None:
+    words = tl.random.bits(KEY, 50).numpy()
+    for dtype, digits in (("float64", 53), ("float32", 24)):
+        want = (words >> np.uint64(64 - digits)).astype(np.float64) * 2.0**-digits
+        np.testing.assert_array_equal(tl.random.uniform(KEY, 50, dtype=dtype).numpy(), want)
+
+
 def test_published_block() -> None:
     """The known answer of Philox 4x64-10 for a key and a counter of ones in all bits."""
     ones = 2**64 - 1
