@@ -29,13 +29,16 @@ from tapeline.compiler.codegen.native_call import (
     set_entry,
 )
 from tapeline.compiler.codegen.views import layout_of
-from tapeline.compiler.frontend.replay import trace_into
+from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.compiler.frontend.replay import replay, trace_into
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import make_call_op
 from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, default_passes, run_pipeline
+from tapeline.runtime.batching.level import Level
 from tapeline.runtime.dispatch import GUARDING, STATE, bind, change_busy, finish, is_guarded
 from tapeline.runtime.op import OUT, Attrs, Op, Vjp
 from tapeline.runtime.record import TapeSet, join, meet
+from tapeline.runtime.spec import spec_of
 from tapeline.runtime.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -169,6 +172,7 @@ class DifferentiableGraph:
         self._lock = threading.RLock()
         self._vjps: dict[tuple[Mask, bool], tuple[Joint, DifferentiableGraph]] = {}
         self._pairs: dict[Mask, tuple[Op, Pair, Compiled, Compiled]] = {}
+        self._batched: dict[tuple[int, tuple[bool, ...]], DifferentiableGraph] = {}
         self._simplified: Graph | None = None
 
     @property
@@ -212,8 +216,36 @@ class DifferentiableGraph:
     def _call_op(self) -> Op:
         return make_call_op(
             f"call:{self.graph.name}", self.graph, self.compiled,
-            joint_vjp=self._vjp, saves=tuple(range(self.n_inputs)),
+            joint_vjp=self._vjp, saves=tuple(range(self.n_inputs)), batch=self._batch,
         )  # fmt: skip
+
+    def _batch(
+        self, op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+    ) -> Any:
+        """The outputs for many examples, by a graph made for that number of them."""
+        key = size, tuple(mapped)
+        with self._lock:
+            found = self._batched.get(key)
+            if found is None:
+                found = self._batched[key] = DifferentiableGraph(self._batched_graph(*key))
+        outputs = found(inputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _batched_graph(self, size: int, mapped: tuple[bool, ...]) -> Graph:
+        graph = CapturingGraph(f"{self.graph.name}_batched")
+        with graph.tracing():
+            level = Level(size)
+            cells = []
+            for node, is_mapped in zip(self.graph.placeholders, mapped, strict=True):
+                spec = self.graph.spec(node)
+                shape = (size, *spec.static_shape) if is_mapped else spec.static_shape
+                name = str(self.graph.attrs[node][0])
+                placeholder = graph.placeholder_tensor(spec_of(shape, spec.dtype), name)
+                cells.append(level.cell(placeholder, is_mapped))
+            with level.inside():
+                results = replay(self.graph, cells)
+            graph.outputs = [graph.value_id(level.examples(result)) for result in results]
+        return optimize(graph)
 
     # ---- gradients from the inputs: for traces, and where the backward may itself be recorded
 

@@ -28,7 +28,7 @@ RUNTIME_LAYERS = (
     ("control",),
     ("recorder", "tape", "backprop", "jacobian"),
     ("variable",),
-    ("gradients", "api", "generator", "optimizers"),
+    ("gradients", "api", "batching", "generator", "optimizers"),
 )
 """Modules and packages of `runtime`, lowest first; a row may import itself and the rows above."""
 

@@ -14,7 +14,7 @@ from tapeline.compiler.ir.interpret import last_uses
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.op import Attrs
-from tapeline.runtime.tensor import Tensor, wrap
+from tapeline.runtime.tensor import Tensor, new_tensor
 
 
 def replay(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -34,7 +34,7 @@ def replay(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
             constant = graph.constant_value(node)
             assert constant is not None
             if target is None:
-                values[node] = wrap(constant)
+                values[node] = new_tensor(constant)
             else:
                 values[node] = target.tensor(target.add_constant(constant))
         elif op is PICK:

@@ -61,6 +61,7 @@ def make_call_op(
     accepts_none: bool = False,
     saves: tuple[Saved, ...] = (),
     traits: Trait | None = None,
+    batch: Callable[..., Any] | None = None,
 ) -> Op:
     """An op, not registered, whose meaning is `subgraph`.
 
@@ -95,5 +96,6 @@ def make_call_op(
         traits=traits | Trait.CALL,
         kinds="biufc",
         subgraphs=(subgraph,),
+        batch=batch,
         register=False,
     )

@@ -14,6 +14,7 @@ from tapeline.runtime.cells import install_indexing
 from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, Sample, ShapeOf, Trait, define_op, get_op
 from tapeline.runtime.ops.axes import ANY_KIND, Array
+from tapeline.runtime.ops.batch_rules import batch_setitem
 from tapeline.runtime.ops.gather import TAKE
 from tapeline.runtime.ops.indexing import Key, getitem, join_indices, mask_fits, parsed_key, read
 from tapeline.runtime.ops.pointwise import apply, call, unbroadcast, zero_like
@@ -64,6 +65,7 @@ def _setitem_expand(x: Tensor, value: Tensor, index: BasicIndex) -> Any:
 
 SETITEM = define_op(
     "setitem",
+    batch=batch_setitem,
     kernel=_setitem_kernel,
     infer=_setitem_infer,
     n_inputs=2,

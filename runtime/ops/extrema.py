@@ -11,6 +11,7 @@ from tapeline.runtime.errors import ArgumentTypeError, ShapeError
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Reduction, Sample, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import Array, Axis
+from tapeline.runtime.ops.batch_rules import batch_changed, batch_position, next_axes
 from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype, masked
 from tapeline.runtime.ops.reduction import (
     SAMPLES,
@@ -58,6 +59,7 @@ def _tie_shares_expand(x: Tensor, extremum: Tensor, axes: tuple[int, ...]) -> Te
 
 TIE_SHARES = define_op(
     "tie_shares",
+    batch=batch_changed(next_axes),
     kernel=_tie_shares_kernel,
     infer=_tie_shares_infer,
     n_inputs=2,
@@ -94,6 +96,7 @@ def _define_extremum(
 
     return define_op(
         name,
+        batch=batch_changed(next_axes, None),
         kernel=kernel,
         infer=infer,
         attr_names=("axes", "keepdims"),
@@ -170,6 +173,7 @@ def _define_position(name: str, function: Callable[..., Any], lowering: Reductio
 
     return define_op(
         name,
+        batch=batch_position,
         kernel=kernel,
         infer=infer,
         attr_names=("axes", "keepdims"),

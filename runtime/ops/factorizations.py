@@ -10,6 +10,7 @@ from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError, GradientError
 from tapeline.runtime.op import OUT, Attrs, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array
+from tapeline.runtime.ops.batch_rules import batch_leading
 from tapeline.runtime.ops.joining import CONCAT
 from tapeline.runtime.ops.matrices import (
     adjoint,
@@ -60,6 +61,7 @@ def _cholesky_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
 
 CHOLESKY = define_op(
     "cholesky",
+    batch=batch_leading,
     kernel=_cholesky_kernel,
     infer=_cholesky_infer,
     attr_names=("upper",),
@@ -162,6 +164,7 @@ def _reject_complete(rows: int, columns: int) -> NoReturn:
 
 QR_OP = define_op(
     "qr",
+    batch=batch_leading,
     kernel=_qr_kernel,
     infer=_qr_infer,
     attr_names=("mode",),

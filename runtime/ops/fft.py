@@ -15,6 +15,7 @@ import numpy as np
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import Attrs, Op, Sample, ShapeOf, Trait, define_op
 from tapeline.runtime.ops.axes import Array, as_index
+from tapeline.runtime.ops.batch_rules import batch_changed, next_axes, next_axis
 from tapeline.runtime.ops.joining import PAD
 from tapeline.runtime.ops.pointwise import apply, beside, call, check_dtype, to_real
 from tapeline.runtime.ops.slicing import slice_along
@@ -96,6 +97,7 @@ _SAMPLES = (
 
 FFTN = define_op(
     "fftn",
+    batch=batch_changed(None, next_axes, None),
     kernel=_fftn_kernel,
     infer=_fftn_infer,
     attr_names=("sizes", "axes", "norm"),
@@ -108,6 +110,7 @@ FFTN = define_op(
 
 IFFTN = define_op(
     "ifftn",
+    batch=batch_changed(None, next_axes, None),
     kernel=_ifftn_kernel,
     infer=_fftn_infer,
     attr_names=("sizes", "axes", "norm"),
@@ -156,6 +159,7 @@ _REAL_SAMPLES = (
 
 RFFT = define_op(
     "rfft",
+    batch=batch_changed(None, next_axis, None),
     kernel=_rfft_kernel,
     infer=_rfft_infer,
     attr_names=("n", "axis", "norm"),
@@ -184,6 +188,7 @@ def _irfft_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
 
 IRFFT = define_op(
     "irfft",
+    batch=batch_changed(None, next_axis, None),
     kernel=_irfft_kernel,
     infer=_irfft_infer,
     attr_names=("n", "axis", "norm"),

@@ -25,6 +25,14 @@ from tapeline.runtime.op import (
 )
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array
+from tapeline.runtime.ops.batch_rules import (
+    batch_changed,
+    batch_elementwise,
+    batch_leading,
+    batch_take,
+    batch_take_grad,
+    next_axis,
+)
 from tapeline.runtime.ops.extrema import max_reduce, min_reduce
 from tapeline.runtime.ops.pointwise import apply, call, masked
 from tapeline.runtime.ops.shaping import broadcast_to, ravel
@@ -105,6 +113,7 @@ def _take_vjp(ct: Any, attrs: Attrs, indices: Any, shape: Shape) -> Any:
 
 TAKE = define_op(
     "take",
+    batch=batch_take,
     kernel=_take_kernel,
     infer=_take_infer,
     n_inputs=2,
@@ -155,6 +164,7 @@ def _take_grad_vjp(ct: Any, attrs: Attrs, indices: Any) -> Any:
 
 TAKE_GRAD = define_op(
     "take_grad",
+    batch=batch_take_grad,
     kernel=_take_grad_kernel,
     infer=_take_grad_infer,
     n_inputs=2,
@@ -252,6 +262,7 @@ def _take_along_axis_vjp(ct: Any, attrs: Attrs, indices: Any, shape: Shape) -> A
 
 TAKE_ALONG_AXIS = define_op(
     "take_along_axis",
+    batch=batch_changed(next_axis),
     kernel=_take_along_axis_kernel,
     infer=_take_along_axis_infer,
     n_inputs=2,
@@ -291,6 +302,7 @@ def _take_along_axis_grad_vjp(ct: Any, attrs: Attrs, indices: Any) -> Any:
 
 TAKE_ALONG_AXIS_GRAD = define_op(
     "take_along_axis_grad",
+    batch=batch_changed(next_axis, None),
     kernel=_take_along_axis_grad_kernel,
     infer=_take_along_axis_grad_infer,
     n_inputs=2,
@@ -374,6 +386,7 @@ def _check_index_infer(indices: TensorSpec, size: int, axis: int) -> TensorSpec:
 
 CHECK_INDEX = define_op(
     "check_index",
+    batch=batch_leading,
     kernel=_check_index_kernel,
     infer=_check_index_infer,
     attr_names=("size", "axis"),
@@ -413,6 +426,7 @@ def _ravel_index_expand(*args: Any) -> Tensor:
 
 RAVEL_INDEX = define_op(
     "ravel_index",
+    batch=batch_elementwise,
     kernel=_ravel_index_kernel,
     infer=_ravel_index_infer,
     n_inputs=None,

@@ -11,6 +11,7 @@ import numpy as np
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from tapeline.runtime.op import Assembly, Attrs, Expansion, Part, Sample, define_op
 from tapeline.runtime.ops.axes import ANY_KIND, Array
+from tapeline.runtime.ops.batch_rules import batch_changed, next_axis, no_pad_first
 from tapeline.runtime.ops.pointwise import apply, call
 from tapeline.runtime.ops.shaping import EXPAND_DIMS, ravel
 from tapeline.runtime.ops.slicing import FULL, GETITEM, slice_along, strip_full
@@ -80,6 +81,7 @@ def _concat_parts(specs: Sequence[TensorSpec], attrs: Attrs) -> tuple[Part, ...]
 
 CONCAT = define_op(
     "concat",
+    batch=batch_changed(next_axis, None),
     kernel=_concat_kernel,
     infer=_concat_infer,
     n_inputs=None,
@@ -194,6 +196,7 @@ def _stack_expand(*args: Any) -> Any:
 
 STACK = define_op(
     "stack",
+    batch=batch_changed(next_axis),
     kernel=_stack_kernel,
     infer=_stack_infer,
     n_inputs=None,
@@ -294,6 +297,7 @@ def _pad_parts(specs: Sequence[TensorSpec], attrs: Attrs) -> tuple[Part, ...]:
 
 PAD = define_op(
     "pad",
+    batch=batch_changed(no_pad_first, None),
     kernel=_pad_kernel,
     infer=_pad_infer,
     attr_names=("pads", "value"),

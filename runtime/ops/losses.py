@@ -10,6 +10,7 @@ from tapeline.runtime.errors import DTypeError, IndexOutOfRangeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Sample, define_op, get_op
 from tapeline.runtime.operators import promote, promote_named, promote_one
 from tapeline.runtime.ops.axes import Array, as_index
+from tapeline.runtime.ops.batch_rules import batch_changed, batch_leading, next_axis
 from tapeline.runtime.ops.extrema import max_reduce
 from tapeline.runtime.ops.gather import index_tensor, require_int_dtype
 from tapeline.runtime.ops.pointwise import apply, call, check_dtype
@@ -51,6 +52,7 @@ def _one_hot_expand(labels: Tensor, depth: int, dtype: DType) -> Tensor:
 
 ONE_HOT = define_op(
     "one_hot",
+    batch=batch_leading,
     kernel=_one_hot_kernel,
     infer=_one_hot_infer,
     attr_names=("depth", "dtype"),
@@ -134,6 +136,7 @@ def _cross_entropy_expand(logits: Tensor, labels: Tensor, axis: int) -> Any:
 
 SOFTMAX_CROSS_ENTROPY = define_op(
     "softmax_cross_entropy",
+    batch=batch_changed(next_axis),
     kernel=_cross_entropy_kernel,
     infer=_cross_entropy_infer,
     n_inputs=2,
@@ -239,6 +242,7 @@ def _checked_labels_infer(labels: TensorSpec, classes: int) -> TensorSpec:
 
 CHECK_LABELS = define_op(
     "check_labels",
+    batch=batch_leading,
     kernel=_checked_labels_kernel,
     infer=_checked_labels_infer,
     attr_names=("classes",),
@@ -263,6 +267,7 @@ def _sparse_expand(logits: Tensor, labels: Tensor) -> Any:
 
 SPARSE_SOFTMAX_CROSS_ENTROPY = define_op(
     "sparse_softmax_cross_entropy",
+    batch=batch_leading,
     kernel=_sparse_kernel,
     infer=_sparse_infer,
     n_inputs=2,

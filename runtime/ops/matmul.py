@@ -11,6 +11,7 @@ from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
 from tapeline.runtime.op import Attrs, LibraryCall, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method, make_binary
 from tapeline.runtime.ops.axes import ANY_KIND, Array, as_index
+from tapeline.runtime.ops.batch_rules import batch_matmul
 from tapeline.runtime.ops.permuting import moveaxis, permute_dims, swap_last
 from tapeline.runtime.ops.pointwise import attach_operators, call, conjugate, unbroadcast
 from tapeline.runtime.ops.reduction import sum as sum_over
@@ -106,6 +107,7 @@ def _matmul_vjp_b(ct: Any, attrs: Attrs, a: Any, b: Any) -> Any:
 
 MATMUL = define_op(
     "matmul",
+    batch=batch_matmul,
     kernel=_matmul_kernel,
     infer=_matmul_infer,
     n_inputs=2,

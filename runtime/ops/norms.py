@@ -9,6 +9,7 @@ import numpy as np
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import OUT, Attrs, Expansion, Sample, define_op, get_op
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
+from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.extrema import max as max_over
 from tapeline.runtime.ops.extrema import min as min_over
 from tapeline.runtime.ops.matrices import FLOAT64, as_dtype_of, matrix_operand
@@ -59,6 +60,7 @@ def _norm_expand(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
 
 NORM = define_op(
     "norm",
+    batch=batch_changed(next_axes, None),
     kernel=_norm_kernel,
     infer=_norm_infer,
     attr_names=("axes", "keepdims"),

@@ -14,6 +14,7 @@ from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import Attrs, IndexMap, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, as_index, normalize_axes
+from tapeline.runtime.ops.batch_rules import batch_changed, kept_first, next_axes
 from tapeline.runtime.ops.pointwise import apply, call
 from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
@@ -43,6 +44,7 @@ def _permute_vjp(ct: Any, attrs: Attrs) -> Any:
 
 PERMUTE_DIMS = define_op(
     "permute_dims",
+    batch=batch_changed(kept_first),
     kernel=_permute_kernel,
     infer=_permute_infer,
     attr_names=("axes",),
@@ -200,6 +202,7 @@ def _flip_vjp(ct: Any, attrs: Attrs) -> Any:
 
 FLIP = define_op(
     "flip",
+    batch=batch_changed(next_axes),
     kernel=_flip_kernel,
     infer=_flip_infer,
     attr_names=("axes",),

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tapeline.runtime.op import Attrs, Op, Reduction, Sample, ShapeOf, define_op
 from tapeline.runtime.operators import attach_method, make_unary
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, kept_shape, normalize_axes
+from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
 from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype
 from tapeline.runtime.ops.scan import products_of_others
@@ -84,6 +85,7 @@ def _sum_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
 
 SUM = define_op(
     "sum",
+    batch=batch_changed(next_axes, None),
     kernel=_sum_kernel,
     infer=_infer_accumulated,
     attr_names=("axes", "keepdims"),
@@ -183,6 +185,7 @@ def _count(shape: Shape, axes: tuple[int, ...]) -> int:
 
 PROD = define_op(
     "prod",
+    batch=batch_changed(next_axes, None),
     kernel=_prod_kernel,
     infer=_infer_accumulated,
     attr_names=("axes", "keepdims"),
@@ -231,6 +234,7 @@ def _all_kernel(x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 ANY = define_op(
     "any",
+    batch=batch_changed(next_axes, None),
     kernel=_any_kernel,
     infer=_infer_bool,
     attr_names=("axes", "keepdims"),
@@ -243,6 +247,7 @@ ANY = define_op(
 
 ALL = define_op(
     "all",
+    batch=batch_changed(next_axes, None),
     kernel=_all_kernel,
     infer=_infer_bool,
     attr_names=("axes", "keepdims"),

@@ -11,6 +11,7 @@ from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import Attrs, Op, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array
+from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
 from tapeline.runtime.ops.joining import CONCAT, concat
 from tapeline.runtime.ops.permuting import FLIP, PERMUTE_DIMS
 from tapeline.runtime.ops.pointwise import apply, call, conjugate
@@ -48,6 +49,7 @@ def _cumulative_sum_vjp(ct: Any, attrs: Attrs) -> Any:
 
 CUMULATIVE_SUM = define_op(
     "cumulative_sum",
+    batch=batch_changed(next_axis),
     kernel=_cumulative_sum_kernel,
     infer=_scan_infer,
     attr_names=("axis",),
@@ -128,6 +130,7 @@ def _cumulative_prod_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
 
 CUMULATIVE_PROD = define_op(
     "cumulative_prod",
+    batch=batch_changed(next_axis),
     kernel=_cumulative_prod_kernel,
     infer=_scan_infer,
     attr_names=("axis",),

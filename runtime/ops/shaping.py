@@ -15,6 +15,12 @@ from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.op import Attrs, IndexMap, Sample, ShapeOf, Trait, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, as_index, kept_shape, normalize_axes
+from tapeline.runtime.ops.batch_rules import (
+    batch_broadcast_to,
+    batch_changed,
+    larger_shape,
+    next_axes,
+)
 from tapeline.runtime.ops.pointwise import apply, call, unbroadcast
 from tapeline.runtime.spec import Shape, TensorSpec, spec_of
 from tapeline.runtime.spec import broadcast_shapes as common_shape
@@ -43,6 +49,7 @@ def _reshape_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
 
 RESHAPE = define_op(
     "reshape",
+    batch=batch_changed(larger_shape),
     kernel=_reshape_kernel,
     infer=_reshape_infer,
     attr_names=("shape",),
@@ -174,6 +181,7 @@ def _squeeze_vjp(ct: Any, attrs: Attrs) -> Any:
 
 EXPAND_DIMS = define_op(
     "expand_dims",
+    batch=batch_changed(next_axes),
     kernel=_expand_dims_kernel,
     infer=_expand_dims_infer,
     attr_names=("axes",),
@@ -186,6 +194,7 @@ EXPAND_DIMS = define_op(
 
 SQUEEZE = define_op(
     "squeeze",
+    batch=batch_changed(next_axes),
     kernel=_squeeze_kernel,
     infer=_squeeze_infer,
     attr_names=("axes",),
@@ -273,6 +282,7 @@ def _broadcast_to_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
 
 BROADCAST_TO = define_op(
     "broadcast_to",
+    batch=batch_broadcast_to,
     kernel=_broadcast_to_kernel,
     infer=_broadcast_to_infer,
     attr_names=("shape",),

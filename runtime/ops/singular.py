@@ -14,6 +14,7 @@ from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import GradientError
 from tapeline.runtime.op import OUT, Attrs, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array
+from tapeline.runtime.ops.batch_rules import batch_leading
 from tapeline.runtime.ops.matrices import (
     adjoint,
     as_column,
@@ -115,6 +116,7 @@ def _core(ct_u: Any, ct_s: Any, ct_vh: Any, u: Any, s: Any, vh: Any) -> Any:
 
 SVD_OP = define_op(
     "svd",
+    batch=batch_leading,
     kernel=_svd_kernel,
     infer=_svd_infer,
     attr_names=("full_matrices",),
@@ -183,6 +185,7 @@ def _svdvals_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
 
 SVDVALS = define_op(
     "svdvals",
+    batch=batch_leading,
     kernel=_svdvals_kernel,
     infer=_svdvals_infer,
     saves=(0,),

@@ -26,6 +26,7 @@ from tapeline.runtime.op import (
     get_op,
 )
 from tapeline.runtime.ops.axes import ANY_KIND, Array, as_index
+from tapeline.runtime.ops.batch_rules import all_of_first, batch_changed, larger_shape, next_axis
 from tapeline.runtime.ops.permuting import FLIP
 from tapeline.runtime.ops.pointwise import apply, call, masked
 from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE
@@ -114,6 +115,7 @@ def _getitem_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
 
 GETITEM = define_op(
     "getitem",
+    batch=batch_changed(all_of_first),
     kernel=_getitem_kernel,
     infer=_getitem_infer,
     attr_names=("index",),
@@ -192,6 +194,7 @@ def _space_out(x: Tensor, axis: int, step: int) -> Any:
 
 GETITEM_GRAD = define_op(
     "getitem_grad",
+    batch=batch_changed(all_of_first, larger_shape),
     kernel=_getitem_grad_kernel,
     infer=_getitem_grad_infer,
     attr_names=("index", "shape"),
@@ -256,6 +259,7 @@ def _diagonal_grad_vjp(ct: Any, attrs: Attrs) -> Any:
 
 DIAGONAL = define_op(
     "diagonal",
+    batch=batch_changed(None, next_axis, next_axis),
     kernel=_diagonal_kernel,
     infer=_diagonal_infer,
     attr_names=("offset", "axis1", "axis2"),
@@ -274,6 +278,7 @@ DIAGONAL = define_op(
 
 DIAGONAL_GRAD = define_op(
     "diagonal_grad",
+    batch=batch_changed(None, next_axis, next_axis, larger_shape),
     kernel=_diagonal_grad_kernel,
     infer=_diagonal_grad_infer,
     attr_names=("offset", "axis1", "axis2", "shape"),

@@ -13,6 +13,7 @@ import numpy as np
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, define_op, get_op
 from tapeline.runtime.operators import constant, promote_one
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
+from tapeline.runtime.ops.batch_rules import batch_changed, next_axes, next_axis
 from tapeline.runtime.ops.extrema import MAX, max_reduce
 from tapeline.runtime.ops.pointwise import apply, call, check_dtype
 from tapeline.runtime.ops.reduction import SUM, add_reduce, keep, reduced_shape
@@ -67,6 +68,7 @@ def _logsumexp_expand(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 LOGSUMEXP = define_op(
     "logsumexp",
+    batch=batch_changed(next_axes, None),
     kernel=logsumexp_array,
     infer=_logsumexp_infer,
     attr_names=("axes", "keepdims"),
@@ -154,6 +156,7 @@ def _softmax_expand(x: Tensor, axis: int) -> Any:
 
 SOFTMAX = define_op(
     "softmax",
+    batch=batch_changed(next_axis),
     kernel=softmax_array,
     infer=_same_spec("softmax"),
     attr_names=("axis",),
@@ -190,6 +193,7 @@ def _log_softmax_expand(x: Tensor, axis: int) -> Any:
 
 LOG_SOFTMAX = define_op(
     "log_softmax",
+    batch=batch_changed(next_axis),
     kernel=log_softmax_array,
     infer=_same_spec("log_softmax"),
     attr_names=("axis",),

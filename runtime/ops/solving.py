@@ -15,6 +15,7 @@ from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.op import OUT, Attrs, Sample, ShapeOf, Trait, define_op, get_op
 from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.axes import Array
+from tapeline.runtime.ops.batch_rules import batch_leading, batch_solve
 from tapeline.runtime.ops.matrices import (
     FLOAT64,
     adjoint,
@@ -74,6 +75,7 @@ def _inv_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
 
 INV = define_op(
     "inv",
+    batch=batch_leading,
     kernel=np.linalg.inv,
     infer=_inv_infer,
     saves=(OUT,),
@@ -136,6 +138,7 @@ def _solve_vjp_b(ct: Any, attrs: Attrs, a: Any, shape: Shape, out: Any) -> Any:
 
 SOLVE = define_op(
     "solve",
+    batch=batch_solve,
     kernel=np.linalg.solve,
     infer=_solve_infer,
     n_inputs=2,
@@ -205,6 +208,7 @@ def _inverse_times(factor: Any, x: Any) -> Any:
 
 DET = define_op(
     "det",
+    batch=batch_leading,
     kernel=np.linalg.det,
     infer=_det_infer,
     saves=(0, OUT),
@@ -274,6 +278,7 @@ def _slogdet_vjp(cts: tuple[Any, Any], attrs: Attrs, needed: Any, x: Any, sign: 
 
 SLOGDET = define_op(
     "slogdet",
+    batch=batch_leading,
     kernel=_slogdet_kernel,
     infer=_slogdet_infer,
     n_outputs=2,

@@ -8,6 +8,7 @@ import numpy as np
 
 from tapeline.runtime.op import Attrs, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array
+from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
 from tapeline.runtime.ops.gather import TAKE_ALONG_AXIS_GRAD
 from tapeline.runtime.ops.pointwise import apply, call, check_dtype
 from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
@@ -34,6 +35,7 @@ def _argsort_infer(x: TensorSpec, axis: int, descending: bool) -> TensorSpec:
 
 ARGSORT = define_op(
     "argsort",
+    batch=batch_changed(next_axis, None),
     kernel=_argsort_kernel,
     infer=_argsort_infer,
     attr_names=("axis", "descending"),
@@ -62,6 +64,7 @@ def _sort_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
 
 SORT = define_op(
     "sort",
+    batch=batch_changed(next_axis, None),
     kernel=_sort_kernel,
     infer=_sort_infer,
     attr_names=("axis", "descending"),

@@ -14,6 +14,7 @@ import numpy as np
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.op import OUT, Attrs, Sample, Trait, define_op, get_op
 from tapeline.runtime.ops.axes import Array
+from tapeline.runtime.ops.batch_rules import batch_leading
 from tapeline.runtime.ops.matrices import (
     adjoint,
     as_column,
@@ -84,6 +85,7 @@ def _eigh_vjp(
 
 EIGH = define_op(
     "eigh",
+    batch=batch_leading,
     kernel=_eigh_kernel,
     infer=_eigh_infer,
     n_outputs=2,
@@ -143,6 +145,7 @@ def _eigvalsh_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
 
 EIGVALSH = define_op(
     "eigvalsh",
+    batch=batch_leading,
     kernel=_eigvalsh_kernel,
     infer=_eigvalsh_infer,
     saves=(0,),
@@ -204,6 +207,7 @@ def _eig_vjp(
 
 EIG = define_op(
     "eig",
+    batch=batch_leading,
     kernel=_eig_kernel,
     infer=_eig_infer,
     n_outputs=2,
@@ -262,6 +266,7 @@ def _eigvals_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
 
 EIGVALS = define_op(
     "eigvals",
+    batch=batch_leading,
     kernel=_eigvals_kernel,
     infer=_eigvals_infer,
     saves=(0,),

@@ -13,6 +13,7 @@ import numpy as np
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, ShapeOf, define_op, get_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
+from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype, over
 from tapeline.runtime.ops.reduction import SUM, add_reduce, keep, reduced_shape
 from tapeline.runtime.ops.shaping import spread
@@ -74,6 +75,7 @@ def _mean_expand(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
 
 MEAN = define_op(
     "mean",
+    batch=batch_changed(next_axes, None),
     kernel=_mean_kernel,
     infer=_mean_infer,
     attr_names=("axes", "keepdims"),
@@ -182,6 +184,7 @@ def _std_expand(x: Tensor, axes: tuple[int, ...], keepdims: bool, correction: fl
 
 VAR = define_op(
     "var",
+    batch=batch_changed(next_axes, None, None),
     kernel=_var_kernel,
     infer=_define_infer("var"),
     attr_names=("axes", "keepdims", "correction"),
@@ -195,6 +198,7 @@ VAR = define_op(
 
 STD = define_op(
     "std",
+    batch=batch_changed(next_axes, None, None),
     kernel=_std_kernel,
     infer=_define_infer("std"),
     attr_names=("axes", "keepdims", "correction"),

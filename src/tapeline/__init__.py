@@ -224,6 +224,9 @@ from tapeline.runtime.tensor import Tensor as Tensor
 from tapeline.runtime.variable import Variable as Variable
 
 __array_api_version__ = "2025.12"
+from tapeline import fft as fft
+from tapeline import linalg as linalg
+from tapeline.runtime.batching.vmap import vmap as vmap
 from tapeline.runtime.indexed_slices import IndexedSlices as IndexedSlices
 from tapeline.runtime.ops.einsum import einsum as einsum
 

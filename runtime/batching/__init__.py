@@ -1,0 +1,1 @@
+"""Functions of one example, run on many at once."""

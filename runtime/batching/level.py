@@ -1,0 +1,313 @@
+"""The handler behind `vmap`: tensors that stand for one example of many.
+
+Inside of the function a cell holds a `Batched` value: a tensor of the program around, with the
+examples along its first axis, or one that is the same for all. Each op runs once, on all examples,
+in the program around: eagerly, in a trace, or in another `vmap`. Tapes inside of the function
+record what it sees; tapes outside record what runs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tapeline.runtime.dispatch import STATE, bind, set_handler
+from tapeline.runtime.errors import LeakedTensorError, TracingError
+from tapeline.runtime.op import Attrs, Op, Trait
+from tapeline.runtime.ops.batch_rules import apply, batch_elementwise, spread
+from tapeline.runtime.record import Node
+from tapeline.runtime.spec import DType, Shape
+from tapeline.runtime.tape import record_operation
+from tapeline.runtime.tensor import Tensor, adopt, adoption, wrap
+
+Body = Callable[..., Sequence[Any]]
+
+
+class Batched:
+    """The value of a tensor inside of a `vmap`."""
+
+    __slots__ = ("__weakref__", "dtype", "level", "mapped", "shape", "tensor")
+
+    def __init__(self, level: Level, tensor: Tensor, mapped: bool) -> None:
+        self.level = level
+        self.tensor = tensor
+        self.mapped = mapped
+        shape = tensor.shape
+        self.shape: Shape = shape[1:] if mapped else shape
+        self.dtype: DType = tensor.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions of one example."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<one of {self.level.size} examples of vmap>"
+
+    def describe(self) -> str:
+        """What a person can be told of it."""
+        return f"vmap over {self.level.size} examples"
+
+    def _reject(self, *_: Any, **__: Any) -> NoReturn:
+        raise LeakedTensorError(
+            "a tensor of one example inside of tl.vmap has no values of its own; use tensor "
+            "functions on it, and return it from the function"
+        )
+
+    __array__ = _reject
+    __array_ufunc__ = _reject
+    __array_function__ = _reject
+
+
+_WARNED: set[str] = set()
+
+
+class Level:
+    """One `vmap` at work: the handler of the ops in its function.
+
+    Parameters
+    ----------
+    size : int
+        The number of examples.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.outer = STATE.handler
+        self._tapes = STATE.active, STATE.open, STATE.stopped
+
+    # ---- contexts
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """The function's side: its ops come here, tapes of outside do not see them."""
+        saved = STATE.active, STATE.open, STATE.stopped
+        before = set_handler(self)
+        STATE.active, STATE.open, STATE.stopped = None, (), 0
+        try:
+            with adoption(self._adopt):
+                yield
+        finally:
+            set_handler(before)
+            STATE.active, STATE.open, STATE.stopped = saved
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """The side of the program around, with its tapes."""
+        saved = STATE.active, STATE.open, STATE.stopped
+        before = set_handler(self.outer)
+        STATE.active, STATE.open, STATE.stopped = self._tapes
+        try:
+            yield
+        finally:
+            set_handler(before)
+            STATE.active, STATE.open, STATE.stopped = saved
+
+    @contextmanager
+    def _here(self) -> Iterator[None]:
+        """Take what is around now for the program around: a gradient may be asked for elsewhere."""
+        saved = self.outer, self._tapes
+        self.outer = STATE.handler
+        self._tapes = STATE.active, STATE.open, STATE.stopped
+        try:
+            yield
+        finally:
+            self.outer, self._tapes = saved
+
+    def _adopt(self, tensor: Tensor, source: Any) -> Tensor:
+        """A trace around must know the constants that the function makes."""
+        if STATE.handler is not self or self.outer is None:
+            return tensor
+        with self.outside():
+            return adopt(tensor, source)
+
+    # ---- values
+
+    def cell(self, tensor: Tensor, mapped: bool) -> Tensor:
+        """A tensor of outside as one of inside."""
+        return wrap(Batched(self, tensor, mapped))
+
+    def lower(self, tensor: Tensor) -> tuple[Tensor, bool]:
+        """The tensor of outside that stands for one of inside, and whether it holds examples."""
+        value = tensor._value
+        if type(value) is Batched and value.level is self:
+            return value.tensor, value.mapped
+        return tensor, False
+
+    def examples(self, tensor: Tensor) -> Tensor:
+        """The tensor of outside with all examples along the first axis."""
+        below, mapped = self.lower(tensor)
+        with self.outside():
+            return spread(below, mapped, self.size)
+
+    # ---- the handler
+
+    def run_op(self, op: Op, inputs: Sequence[Tensor], attrs: Attrs) -> Any:
+        """Runs the op on all examples."""
+        pairs = [self.lower(tensor) for tensor in inputs]
+        below = [tensor for tensor, _ in pairs]
+        mapped = [is_mapped for _, is_mapped in pairs]
+        with self.outside():
+            any_mapped = any(mapped) or op.has(Trait.RANDOM)
+            results = (
+                self._batch(op, below, mapped, attrs) if any_mapped else bind(op, below, attrs)
+            )
+        if op.n_outputs is None:
+            return Batched(self, results, any_mapped)
+        return tuple([Batched(self, result, any_mapped) for result in results])
+
+    def _batch(self, op: Op, below: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs) -> Any:
+        if op.batch is not None:
+            return op.batch(op, self.size, below, mapped, attrs)
+        if op.has(Trait.ELEMENTWISE):
+            return batch_elementwise(op, self.size, below, mapped, attrs)
+        return self._one_by_one(op, below, mapped, attrs)
+
+    def _one_by_one(
+        self, op: Op, below: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+    ) -> Any:
+        """What serves an op without a rule: example after example."""
+        if op.name not in _WARNED:
+            _WARNED.add(op.name)
+            warnings.warn(
+                f"vmap: {op.name} has no batching rule and runs once per example; this is slow",
+                stacklevel=6,
+            )
+        found = []
+        for number in range(self.size):
+            picked = [
+                apply("getitem", x, attrs=((number,),)) if is_mapped else x
+                for x, is_mapped in zip(below, mapped, strict=True)
+            ]
+            results = bind(op, picked, attrs)
+            found.append(results if isinstance(results, tuple) else (results,))
+        stacked = tuple(
+            [apply("stack", *column, attrs=(0,)) for column in zip(*found, strict=True)]
+        )
+        return stacked[0] if op.n_outputs is None else stacked
+
+    def value_of(self, tensor: Tensor) -> Batched:
+        """What tapes of inside keep of a tensor."""
+        value = tensor._value
+        if type(value) is Batched and value.level is self:
+            return value
+        return Batched(self, tensor, False)
+
+    def read_variable(self, variable: Any) -> Batched:
+        """The same for all examples."""
+        with self.outside():
+            return Batched(self, variable.read_value(), False)
+
+    def assign_variable(self, variable: Any, value: Tensor) -> None:
+        """Refused where the examples differ."""
+        below, mapped = self.lower(value)
+        if mapped:
+            raise TracingError(
+                "vmap: a Variable cannot be assigned a value that differs between examples; "
+                "return the values, and reduce them outside"
+            )
+        with self.outside():
+            variable.assign(below)
+
+    def enter_gradient(self, node: Node) -> None:
+        """Nothing here depends on where a rule comes from."""
+
+    def stage_gradient(
+        self, name: str, outputs: Sequence[Tensor], inputs: Sequence[Tensor], backward: Any
+    ) -> list[Tensor]:
+        """The user's rule for tapes of outside and of inside."""
+        pairs = [self.lower(tensor) for tensor in inputs]
+        results = [wrap(self.examples(tensor)._value) for tensor in outputs]
+        for result, tensor in zip(results, outputs, strict=True):
+            result._node = self.lower(tensor)[0]._node if result.dtype.kind not in "fc" else None
+
+        def run_all(*cts: Tensor) -> list[Any]:
+            with self._here(), self.inside():
+                parts = backward(*[self.cell(ct, True) for ct in cts])
+            with self._here():
+                return [
+                    None if part is None else self._total(part, mapped)
+                    for part, (_, mapped) in zip(parts, pairs, strict=True)
+                ]
+
+        with self.outside():
+            record_operation(name, results, [tensor for tensor, _ in pairs], run_all)
+        cells = [self.cell(result, True) for result in results]
+        if STATE.active is not None:
+            before = set_handler(None)
+            try:
+                record_operation(name, cells, inputs, self._rule_inside(backward))
+            finally:
+                set_handler(before)
+        return cells
+
+    def _rule_inside(self, backward: Any) -> Callable[..., list[Any]]:
+        return lambda *cts: list(backward(*cts))
+
+    def _total(self, part: Tensor, mapped: bool) -> Tensor:
+        """The gradient of a tensor of outside from that of one of inside."""
+        found = self.examples(part)
+        return found if mapped else apply("sum", found, attrs=((0,), False))
+
+    # ---- control flow
+
+    def stage_cond(
+        self, condition: Tensor, then: Body, other: Body, operands: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """Both branches, chosen from per example; one where the condition is the same for all."""
+        below, mapped = self.lower(condition)
+        if not mapped and type(below._value) is np.ndarray:
+            return list((then if below._value else other)(*operands))
+        results = [then(*operands), other(*operands)]
+        return [apply("where", condition, a, b) for a, b in zip(*results, strict=True)]
+
+    def stage_while(self, test: Body, body: Body, state: Sequence[Tensor]) -> list[Tensor]:
+        """Turns until no example goes on; those that are done keep what they have."""
+        return self._loop(test, body, list(state), np.iinfo(np.int64).max)[1]
+
+    def _loop(
+        self, test: Body, body: Body, state: list[Tensor], limit: int
+    ) -> tuple[int, list[Tensor]]:
+        made = 0
+        while made < limit:
+            (going,) = test(*[wrap(x._value, x._node) for x in state])
+            below, mapped = self.lower(going)
+            value = below._value
+            if type(value) is not np.ndarray:
+                raise TracingError(
+                    "vmap: a loop whose end depends on tensors of a trace cannot be mapped; use "
+                    "tl.scan, or call tl.vmap outside of tl.function"
+                )
+            if not value.any():
+                break
+            new = body(*[wrap(x._value, x._node) for x in state])
+            if mapped:
+                new = [apply("where", going, a, b) for a, b in zip(new, state, strict=True)]
+            state = list(new)
+            made += 1
+        return made, state
+
+    def stage_scan(
+        self, test: Body | None, body: Body, limit: int, state: Sequence[Tensor],
+        xs: Sequence[Tensor], length: int, reverse: bool,
+    ) -> tuple[Any, list[Tensor], list[Tensor]]:  # fmt: skip
+        """Turn by turn, over all examples."""
+        if test is not None:
+            made, last = self._loop(test, body, list(state), limit)
+            return made, last, []
+        n, carry = len(state), list(state)
+        kept: list[list[Tensor]] = []
+        for turn in range(length):
+            place = length - 1 - turn if reverse else turn
+            rows = [apply("getitem", x, attrs=((place,),)) for x in xs]
+            results = list(body(*[wrap(x._value, x._node) for x in carry], *rows))
+            carry = results[:n]
+            kept.append(results[n:])
+        if reverse:
+            kept.reverse()
+        columns = list(zip(*kept, strict=True))
+        return length, carry, [apply("stack", *column, attrs=(0,)) for column in columns]
