@@ -129,7 +129,7 @@ def build_guards(reads: Reads) -> Guards | None:
     reads.places.clear()
     reads.functions.clear()
     reads.inherited.clear()
-    made = [guard for guard in _as_guards(places) if guard.holds()]
+    made = [g for g in _as_guards(places) if g.holder() is not None and g.holds()]
     return Guards(made, inherited) if made or inherited else None
 
 
@@ -167,28 +167,31 @@ def _cut(text: str) -> str:
 
 
 def _generate(guards: list[Guard], inherited: list[Guards]) -> Callable[[], bool]:
-    scope: dict[str, Any] = {"same": is_unchanged, "U": UNDEF}
-    tests = []
+    """Straight-line tests; each holder is fetched once."""
+    scope: dict[str, Any] = {"same": is_unchanged}
+    tests: list[str] = []
+    of_objects: dict[int, list[str]] = {}
     for k, guard in enumerate(guards):
-        scope[f"s{k}"] = guard.snapshot
         holder = guard.holder()
-        if guard.kind == GLOBAL:
-            scope[f"h{k}"] = holder
-            value = f"h{k}.get({guard.name!r}, U)"
-        elif guard.kind == CELL:
-            scope[f"h{k}"] = holder
-            value = f"h{k}.cell_contents"
-        else:
-            scope[f"h{k}"] = guard.holder
+        place = f"h{id(holder)}"
+        if guard.kind == ATTRIBUTE:
+            scope[place] = guard.holder
             value = f"o.{guard.name}"
+        else:
+            scope[place] = holder
+            value = f"{place}[{guard.name!r}]" if guard.kind == GLOBAL else f"{place}.cell_contents"
         if type(guard.snapshot) is Identity:
             scope[f"s{k}"] = guard.snapshot.ref
             test = f"{value} is s{k}()"
         else:
+            scope[f"s{k}"] = guard.snapshot
             test = f"((w := {value}) is s{k} or same(w, s{k}))"
         if guard.kind == ATTRIBUTE:
-            test = f"((o := h{k}()) is None or {test})"
-        tests.append(test)
+            of_objects.setdefault(id(holder), []).append(test)
+        else:
+            tests.append(test)
+    for number, found in of_objects.items():
+        tests.append(f"((o := h{number}()) is None or {' and '.join(found)})")
     for k, other in enumerate(inherited):
         scope[f"i{k}"] = other.hold
         tests.append(f"i{k}()")
@@ -196,7 +199,7 @@ def _generate(guards: list[Guard], inherited: list[Guards]) -> Callable[[], bool
 def hold():
     try:
         return {" and ".join(tests)}
-    except (AttributeError, ValueError):
+    except (AttributeError, KeyError, ValueError):
         return False
 """
     exec(source, scope)

@@ -18,6 +18,10 @@ from tapeline.runtime.tensor import Tensor
 
 _DEPTH = 4
 _LIMIT = 2000
+_LARGE = 100_000
+"""Containers of more items are not watched."""
+_LOOKED_THROUGH = 1000
+"""In containers of more items, the items are not watched in turn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,8 +102,10 @@ class Containers:
             return
         if id(container) in self._watched or len(self._watched) >= _LIMIT:
             return
+        if len(container) > _LARGE:
+            return
         self._watched[id(container)] = _Watched(holder, container, container.copy(), path)
-        if depth == _DEPTH or kind is set:
+        if depth == _DEPTH or kind is set or len(container) > _LOOKED_THROUGH:
             return
         items = container.items() if isinstance(container, dict) else enumerate(container)
         is_object = holder is not container

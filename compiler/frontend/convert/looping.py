@@ -263,7 +263,10 @@ class _Loop:
         False at the start of each round."""
         for position, name in enumerate(self.state.names):
             value = self.around.before[position]
-            if value is UNDEF or name in self.state.stops:
+            if name in self.state.stops:
+                continue
+            if value is UNDEF:
+                self._poison(name, "may read it in the first round; give it a value")
                 continue
             leaves = nest.flatten(value)
             if any(is_number(leaf) or is_symbolic(leaf) for leaf in leaves):
@@ -577,7 +580,7 @@ class _Loop:
             value = self.body_trace.values[position].original
             if variables[position] is UNDEF and value is not UNDEF:
                 if not self.runs_once:
-                    self._poison(name)
+                    self._poison(name, "gives it a value, but may run no round; give it one")
                 elif not self.body_trace.values[position].has_tensors:
                     variables[position] = value
         for item in self.carried:
@@ -618,12 +621,10 @@ class _Loop:
             start += size
         return False
 
-    def _poison(self, name: str) -> None:
+    def _poison(self, name: str, reason: str) -> None:
         graph = tracing_graph()
         if graph is not None and graph.reads is not None:
-            graph.reads.poisoned[name] = (
-                f"{self.what} gives it a value, but may run no round; give it one before the loop"
-            )
+            graph.reads.poisoned[name] = f"{self.what} {reason} before the loop"
 
 
 def _identity(place: Any) -> Any:

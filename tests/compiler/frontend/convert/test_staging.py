@@ -479,6 +479,17 @@ def test_variable_of_a_loop_that_runs_no_round() -> None:
             f(tl.asarray(0))
 
 
+def test_variable_that_a_loop_reads_before_it_has_a_value() -> None:
+    @tl.function
+    def f(n: Any) -> Any:
+        for i in range(n):
+            y = 1 if i == 0 else y + 1  # noqa: F821  # undefined is the point
+        return y
+
+    with pytest.raises(UndefinedVariableError, match=r"'y' may be undefined.*first round"):
+        f(tl.asarray(3))
+
+
 def test_variable_of_a_loop_that_nobody_reads_afterwards_is_no_matter() -> None:
     def f(n: Any) -> Any:
         total = n * 0
