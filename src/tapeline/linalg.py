@@ -4,6 +4,8 @@ and more."""
 from tapeline.runtime.ops.factorizations import QR as QR
 from tapeline.runtime.ops.factorizations import cholesky as cholesky
 from tapeline.runtime.ops.factorizations import qr as qr
+from tapeline.runtime.ops.least_squares import lstsq as lstsq
+from tapeline.runtime.ops.least_squares import solve_triangular as solve_triangular
 from tapeline.runtime.ops.linalg import cross as cross
 from tapeline.runtime.ops.linalg import diagonal as diagonal
 from tapeline.runtime.ops.linalg import matrix_power as matrix_power
@@ -13,6 +15,7 @@ from tapeline.runtime.ops.matmul import matmul as matmul
 from tapeline.runtime.ops.matmul import outer as outer
 from tapeline.runtime.ops.matmul import tensordot as tensordot
 from tapeline.runtime.ops.matmul import vecdot as vecdot
+from tapeline.runtime.ops.matrix_exp import matrix_exp as matrix_exp
 from tapeline.runtime.ops.norms import matrix_norm as matrix_norm
 from tapeline.runtime.ops.norms import matrix_rank as matrix_rank
 from tapeline.runtime.ops.norms import vector_norm as vector_norm

@@ -189,3 +189,38 @@ def test_factorizations_run_compiled_with_gradients(rng: np.random.Generator) ->
         gradient_of(lambda x: tl.linalg.slogdet(x @ x.mT + tl.eye(4)).logabsdet, x),
         atol=1e-12,
     )
+
+
+def test_matrix_exp_is_that_of_scipy(rng: np.random.Generator) -> None:
+    scipy_linalg = pytest.importorskip("scipy.linalg")
+    for scale in (1e-3, 1.0, 30.0):
+        x = scale * drawn(rng, 3, 4, 4, complex_=True)
+        got, want = tl.linalg.matrix_exp(x).numpy(), scipy_linalg.expm(x)
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
+    assert tl.linalg.matrix_exp(tl.zeros((0, 0))).shape == (0, 0)
+
+
+def test_solve_triangular_looks_at_its_triangle_only(rng: np.random.Generator) -> None:
+    a, b = drawn(rng, 2, 3, 3) + 3 * np.eye(3), drawn(rng, 3)
+    lower = tl.linalg.solve_triangular(a, b).numpy()
+    np.testing.assert_allclose(np.tril(a) @ lower[..., None], np.stack([b[:, None]] * 2))
+    upper = tl.linalg.solve_triangular(a, b[:, None], upper=True).numpy()
+    np.testing.assert_allclose(np.triu(a) @ upper, np.stack([b[:, None]] * 2))
+    assert_gradient(lambda a: tl.sum(tl.linalg.solve_triangular(a, b) ** 2), a)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (3, 3)])
+def test_lstsq_is_that_of_numpy(shape: tuple[int, int], rng: np.random.Generator) -> None:
+    a, b = drawn(rng, *shape), drawn(rng, shape[0], 2)
+    found = tl.linalg.lstsq(a, b)
+    solution, residuals, rank, values = np.linalg.lstsq(a, b)
+    np.testing.assert_allclose(found.solution.numpy(), solution, atol=1e-10)
+    np.testing.assert_allclose(found.singular_values.numpy(), values)
+    assert found.rank.item() == rank
+    if residuals.size:
+        np.testing.assert_allclose(found.residuals.numpy(), residuals)
+    vector = tl.linalg.lstsq(a, b[:, 0])
+    np.testing.assert_allclose(vector.solution.numpy(), solution[:, 0], atol=1e-10)
+    assert vector.residuals.shape == ()
+    with pytest.raises(ValueError, match="as many rows"):
+        tl.linalg.lstsq(a, b[1:])
