@@ -9,7 +9,7 @@ import re
 from collections.abc import Hashable, Sequence
 
 from tapeline.compiler.codegen.module import Module
-from tapeline.compiler.codegen.program import ProgramStep
+from tapeline.compiler.codegen.program import ControlStep, ProgramStep
 from tapeline.compiler.inspect.kernels import KernelList, wrapped_names
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
@@ -18,8 +18,13 @@ from tapeline.compiler.ir.location import Location
 def functions_of_steps(module: Module) -> list[tuple[str, ...]]:
     """The names of the emitted functions that carry out each step; none for a host call."""
     names: dict[Hashable, str] = {}
-    found = []
-    for kernel in module.kernels:
+    found: list[tuple[str, ...]] = []
+    n_controls = 0
+    for step, kernel in zip(module.program.steps, module.kernels, strict=True):
+        if isinstance(step, ControlStep):
+            found.append((f"control{n_controls}",))
+            n_controls += 1
+            continue
         launches = () if kernel is None else kernel.launches
         functions = [launch.function for launch in launches]
         steps = [names.setdefault(function.key, function.name) for function in functions]

@@ -5,6 +5,7 @@ search and click. The page's own text lies in the folder `page`; this module gat
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from html import escape
@@ -35,6 +36,7 @@ Record: TypeAlias = dict[str, Any]
 SCRIPTS = ("layout.js", "blocks.js", "panel.js", "page.js")
 MAX_IR = 4 << 20
 """Characters of emitted code that a page takes along."""
+_FUNCTION = re.compile(r"^define [^@\n]*@([\w.$]+)\(.*?^}$", re.MULTILINE | re.DOTALL)
 KINDS = {"loop": "elementwise", "product": "product, gather", "NumPy call": "NumPy call"}
 """The colours of kernels, by kind; others are calls of graphs."""
 
@@ -190,8 +192,7 @@ def _kernel_record(kernel: KernelInfo) -> Record:
 
 def _function_texts(module: Module) -> dict[str, str]:
     """The text of each emitted function by its name."""
-    launches = [launch for kernel in module.kernels if kernel for launch in kernel.launches]
-    return {launch.function.name: launch.function.text for launch in launches}
+    return {found[1]: found[0] for found in _FUNCTION.finditer(module.text)}
 
 
 def graph_to_html(graph: Graph) -> str:

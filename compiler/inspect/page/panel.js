@@ -68,7 +68,7 @@ class Panel {
     const { width, height } = this.canvas.getBoundingClientRect();
     if (width < 10) return;
     const scale = Math.min((width - 36) / Math.max(this.layout.width, 1), (height - 48) / Math.max(this.layout.height, 1), 1.15);
-    this.camera = { scale, x: (width - this.layout.width * scale) / 2, y: Math.max(26, (height - this.layout.height * scale) / 2) };
+    this.camera = { scale, x: (width - this.layout.width * scale) / 2, y: Math.min(48, Math.max(26, (height - this.layout.height * scale) / 2)) };
   }
 
   begin() {

@@ -31,3 +31,17 @@ def test_assembly_has_source_lines_as_comments() -> None:
     assert any(line.endswith("h = x @ w") for line in found)
     assert all(line.startswith(("#", "//")) for line in found)
     assert any(line.strip().startswith("ret") for line in lines)
+
+
+def test_loops_are_described_too() -> None:
+    @tl.function
+    def doubled(x: tl.Tensor) -> tl.Tensor:
+        while tl.sum(x) < 10:
+            x = x * 2
+        return x
+
+    traced = doubled.get_concrete_function(tl.TensorSpec([4], "float64"))
+    text = traced.llvm_ir()
+    before = text[: text.index("@control0(")].splitlines()
+    assert any("while tl.sum(x) < 10:" in line for line in before)
+    assert "define" in traced.to_html()
