@@ -7,15 +7,18 @@ constant moves into the graphs, and of a loop that another one extends only the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from tapeline.compiler.ir.control_ops import is_cond, is_loop, loop_form, remake
 from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import PICK, PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild
 from tapeline.compiler.passes.elements import name_elements, work_on_elements
+from tapeline.compiler.passes.small_arrays import array_of, elements_of, split_graphs
 from tapeline.runtime.op import Attrs, Loop, Op, Trait
 
 SMALL = 64
@@ -49,22 +52,59 @@ class Control:
     def _apply(self, work: Rebuild, node: int, plan: _Plan) -> Any:
         source, target = work.source, work.target
         given = work.inputs(node)
-        parts: tuple[int, ...] = ()
+        parts: tuple[int, ...] | None = ()
         if plan.graphs:
             graphs = tuple(
                 work_on_elements(self.optimize(name_elements(graph))) for graph in plan.graphs
             )
             op = remake(source.ops[node], graphs)
             inputs = [given[k] for k in plan.inputs]
-            made = target.add(op, inputs, plan.attrs, source.locations[node])
-            parts = target.picks(made, source.locations[node])
+            parts = _numbers_only(target, op, plan.attrs, inputs, source.locations[node])
+            if parts is None:
+                made = target.add(op, inputs, plan.attrs, source.locations[node])
+                parts = target.picks(made, source.locations[node])
         count = source.ops[node].n_outputs
         values: list[Any] = [None] * (count or 1)
+        assert parts is not None
         for old, new in plan.outputs.items():
             values[old] = parts[new]
         for old, position in plan.passed.items():
             values[old] = given[position]
         return values[0] if count is None else tuple(values)
+
+
+def _numbers_only(
+    target: Graph, op: Op, attrs: Attrs, inputs: Sequence[int], location: Location | None
+) -> tuple[int, ...] | None:
+    """The results of a loop that carries numbers in the place of small arrays; None where the loop
+    is to be used as it is."""
+    if not is_loop(op):
+        return None
+    form = loop_form(op, attrs)
+    graphs = split_graphs(form, op.subgraphs)
+    if graphs is None:
+        return None
+    state, xs, captures = form.split(inputs)
+    body, first = form.body, form.first
+    shapes = [body.spec(node).static_shape for node in body.placeholders]
+    values: list[list[int]] = []
+    for k, node in enumerate((*state, *xs, *captures)):
+        is_row = form.n_state <= k < form.n_state + form.n_xs
+        values.append(elements_of(target, node, shapes[k], int(is_row)))
+    counts = [len(ids) for ids in values]
+    n_state, n_xs = sum(counts[: form.n_state]), sum(counts[form.n_state :][: form.n_xs])
+    if form.length is not None:
+        attrs = (n_state, n_xs, form.length, form.reverse)
+    given = [*inputs[:first], *(i for ids in values for i in ids)]
+    made = target.add(remake(op, tuple(graphs)), given, attrs, location)
+    parts = target.picks(made, location)
+    results, at = list(parts[:first]), first
+    for k, node in enumerate(body.outputs):
+        shape = body.spec(node).static_shape
+        count = math.prod(shape)
+        results.append(array_of(target, parts[at : at + count], shape, int(k >= form.n_state)))
+        at += count
+    return tuple(results)
 
 
 @dataclass(slots=True)
