@@ -321,7 +321,7 @@ class GradientTape(Tape):
             What stands for the Jacobian by a source that the target does not depend on.
         parallel_iterations, experimental_use_pfor
             Taken from programs written for TensorFlow. As there, a tape must be persistent where
-            the latter is false, unless in a compiled function.
+            the former is given, or the latter is false outside of compiled functions.
 
         Returns
         -------
@@ -344,7 +344,7 @@ class GradientTape(Tape):
         array([[2., 0.],
                [0., 4.]])
         """
-        self._require_persistence(experimental_use_pfor)
+        self._require_persistence(parallel_iterations, experimental_use_pfor)
         flat = _flat_tensors("sources", sources)
         found = tape_jacobian(self, as_tensor(target), flat, unconnected_gradients)
         return nest.unflatten(sources, found)
@@ -353,7 +353,7 @@ class GradientTape(Tape):
         self,
         target: Any,
         source: Any,
-        unconnected_gradients: Unconnected = "none",
+        unconnected_gradients: Unconnected = "zero",
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
@@ -383,11 +383,16 @@ class GradientTape(Tape):
         TapeError
             (a RuntimeError) if the tape was used already and is not persistent.
         """
-        self._require_persistence(experimental_use_pfor)
+        self._require_persistence(parallel_iterations, experimental_use_pfor)
         return tape_batch_jacobian(self, as_tensor(target), source, unconnected_gradients)
 
-    def _require_persistence(self, is_vectorized: bool) -> None:
+    def _require_persistence(self, parallel_iterations: int | None, is_vectorized: bool) -> None:
         self._require("jacobian")
+        if parallel_iterations is not None and not self.persistent:
+            raise TapeError(
+                "jacobian: GradientTape must be created with persistent=True for "
+                "parallel_iterations"
+            )
         if not is_vectorized and not self.persistent and STATE.handler is None:
             raise TapeError(
                 "jacobian: experimental_use_pfor=False needs GradientTape(persistent=True)"

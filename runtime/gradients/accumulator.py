@@ -7,13 +7,16 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from tapeline.runtime import nest
 from tapeline.runtime.backprop import TENSOR_SPACE, Unconnected
+from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.gradients.forward import Linearized
 from tapeline.runtime.recorder import Tape
 from tapeline.runtime.tape import watch
-from tapeline.runtime.tensor import as_tensor
+from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 
 
 class ForwardAccumulator:
@@ -43,37 +46,54 @@ class ForwardAccumulator:
     tl.Tensor([3. 0.], shape=(2,), dtype=float64)
     """
 
-    __slots__ = ("_primals", "_tangents", "_tape")
+    __slots__ = ("_around", "_sources", "_tangents", "_tape")
 
     def __init__(self, primals: Any, tangents: Any) -> None:
-        self._primals = nest.flatten(primals)
+        leaves = nest.flatten(primals)
         given = [tangents] if nest.is_leaf(primals) else nest.flatten(tangents)
-        if len(given) != len(self._primals):
+        if len(given) != len(leaves):
             raise ArgumentError(
-                f"ForwardAccumulator: {len(given)} tangents for {len(self._primals)} primals"
+                f"ForwardAccumulator: {len(given)} tangents for {len(leaves)} primals"
             )
-        if len({id(primal) for primal in self._primals}) < len(self._primals):
-            raise ArgumentError("ForwardAccumulator: a primal is given twice; add its tangents")
-        self._tangents = [
-            as_tensor(tangent, primal.dtype, "ForwardAccumulator: tangent")
-            for primal, tangent in zip(self._primals, given, strict=True)
-        ]
-        for primal, tangent in zip(self._primals, self._tangents, strict=True):
-            if tangent.shape != primal.shape:
-                raise ShapeError(
-                    f"ForwardAccumulator: a tangent of shape {tangent.shape} for a primal of shape "
-                    f"{primal.shape}"
-                )
+        if len({id(primal) for primal in leaves}) < len(leaves):
+            raise ArgumentError(
+                "ForwardAccumulator: a primal is given multiple times; add its tangents"
+            )
         self._tape = Tape(persistent=True, watch_accessed_variables=False)
         self._tape.start()
-        try:
-            for primal in self._primals:
-                if primal.dtype.kind in "fc":
-                    watch(self._tape, primal)
-        finally:
-            self._tape.stop()
+        self._tape.stop()
+        self._around: tuple[Any, ...] = ()
+        self._sources: list[Tensor] = []
+        self._tangents: list[Tensor] = []
+        for primal, tangent in zip(leaves, given, strict=True):
+            self.watch(primal, tangent)
+
+    def watch(self, primal: Any, tangent: Any) -> None:
+        """Differentiate by one more tensor or Variable; a tangent that it has already adds up.
+
+        Parameters
+        ----------
+        primal : Tensor or Variable
+            What to differentiate by.
+        tangent : TensorLike
+            Its tangent, of its shape.
+        """
+        given = as_tensor(tangent, primal.dtype, "ForwardAccumulator: tangent")
+        if given.shape != primal.shape:
+            raise ShapeError(
+                f"ForwardAccumulator: a tangent of shape {given.shape} for a primal of shape "
+                f"{primal.shape}"
+            )
+        if primal.dtype.kind in "fc":
+            watch(self._tape, primal)
+        # cells of our own: those of the program may die
+        self._sources.append(wrap(np.empty(0, primal.dtype), primal._node))
+        self._tangents.append(wrap(given._value, given._node))
+
+    _watch = watch
 
     def __enter__(self) -> ForwardAccumulator:
+        self._around = STATE.open
         self._tape.start()
         return self
 
@@ -98,8 +118,8 @@ class ForwardAccumulator:
         Returns
         -------
         Tensor, None or structure of them
-            In the structure given. Other tapes and accumulators see how they are computed; this one
-            does not.
+            In the structure given. Tapes and accumulators around this one see how they are
+            computed, even when their blocks are over by now; this one does not.
         """
         if unconnected_gradients not in ("none", "zero"):
             raise ArgumentError(
@@ -108,7 +128,7 @@ class ForwardAccumulator:
             )
         targets = [as_tensor(leaf) for leaf in nest.flatten(primals)]
         with self._paused():
-            found = Linearized(self._tape, targets, self._primals)(self._tangents)
+            found = Linearized(self._tape, targets, self._sources)(self._tangents)
         if unconnected_gradients == "zero":
             found = [
                 TENSOR_SPACE.zeros(target.shape, target.dtype) if part is None else part
@@ -118,12 +138,17 @@ class ForwardAccumulator:
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
-        """A block that this accumulator does not record."""
-        if not self._tape._is_recording:
-            yield
-            return
-        self._tape.stop()
+        """A block that this accumulator does not record, but those around it do."""
+        was_recording = self._tape._is_recording
+        if was_recording:
+            self._tape.stop()
+        entered = [tape for tape in self._around if not (tape._is_recording or tape._is_used)]
+        for tape in entered:
+            tape.start()
         try:
             yield
         finally:
-            self._tape.start()
+            for tape in entered:
+                tape.stop()
+            if was_recording:
+                self._tape.start()

@@ -72,7 +72,9 @@ def test_jacobian_by_what_is_not_connected() -> None:
     assert tape.jacobian(y, z) is None
     assert tape.jacobian(y, [x, z])[1] is None
     assert tape.jacobian(y, z, unconnected_gradients="zero").numpy().tolist() == [0.0, 0.0]
-    assert tape.batch_jacobian(tl.ones((2, 1)), tl.ones((2, 1))) is None
+    one = tl.ones((2, 1))
+    assert tape.batch_jacobian(one, one).numpy().tolist() == [[[0.0]], [[0.0]]]
+    assert tape.batch_jacobian(one, one, unconnected_gradients="none") is None
     with pytest.raises(ArgumentError, match="must be 'none' or 'zero'"):
         tape.jacobian(y, x, unconnected_gradients="nan")  # type: ignore[arg-type]
 
@@ -126,4 +128,6 @@ def test_jacobian_by_a_loop_needs_a_persistent_tape() -> None:
         tape.watch(x)
         y = x * x
     with pytest.raises(TapeError, match="persistent=True"):
-        tape.jacobian(y, x, parallel_iterations=2, experimental_use_pfor=False)
+        tape.jacobian(y, x, experimental_use_pfor=False)
+    with pytest.raises(TapeError, match="persistent=True"):
+        tape.jacobian(y, x, parallel_iterations=2)

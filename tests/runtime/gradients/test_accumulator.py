@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -108,7 +109,7 @@ def test_accumulator_records_only_its_blocks_and_can_be_entered_again() -> None:
 
 def test_bad_primals_and_tangents_are_refused() -> None:
     x = tl.asarray(2.0)
-    with pytest.raises(ArgumentError, match="given twice"):
+    with pytest.raises(ArgumentError, match="multiple times"):
         tl.ForwardAccumulator([x, x], [1.0, 1.0])
     with pytest.raises(ArgumentError, match="1 tangents for 2 primals"):
         tl.ForwardAccumulator([x, tl.asarray(1.0)], [1.0])
@@ -123,3 +124,32 @@ def test_accumulator_sees_through_a_custom_gradient() -> None:
 
     assert along(f)(tl.asarray(2.0)).item() == 200.0
     assert along(along(f))(tl.asarray(2.0)).item() == 100.0
+
+
+def test_accumulator_around_sees_a_derivative_that_is_asked_for_later() -> None:
+    x = tl.asarray(2.0)
+    with tl.ForwardAccumulator(x, 1.0) as outer, tl.ForwardAccumulator(x, 1.0) as inner:
+        y = x * x * x
+    slope = inner.jvp(y)
+    assert slope.item() == 12.0
+    assert outer.jvp(slope).item() == 12.0
+    assert inner.jvp(outer.jvp(y)) is None
+
+
+def test_later_tangents_add_up() -> None:
+    x = tl.asarray(-2.0)
+    with tl.ForwardAccumulator(x, 3.0) as accumulator:
+        accumulator.watch(x, 10.0)
+        y = 3.0 * x
+    assert accumulator.jvp(x).item() == 13.0
+    assert accumulator.jvp(y).item() == 39.0
+
+
+def test_accumulator_keeps_no_tensor_of_the_program() -> None:
+    x, tangent = tl.asarray([1.0, 2.0]), tl.asarray([0.0, 1.0])
+    alive = [weakref.ref(x), weakref.ref(tangent)]
+    with tl.ForwardAccumulator(x, tangent) as accumulator:
+        y = 2.0 * x
+        del x, tangent
+    assert accumulator.jvp(y).numpy().tolist() == [0.0, 2.0]
+    assert [ref() for ref in alive] == [None, None]
