@@ -13,7 +13,7 @@ from tapeline.runtime.op import Attrs
 from tapeline.runtime.operators import make_unary
 from tapeline.runtime.ops.exponential import EXP, LOG1P
 from tapeline.runtime.ops.hyperbolic import TANH
-from tapeline.runtime.ops.pointwise import call, zero_like
+from tapeline.runtime.ops.pointwise import along, call, zero_like
 from tapeline.runtime.ops.rectifiers import define_activation, negative_part, positive_part
 from tapeline.runtime.ops.selection import WHERE
 from tapeline.runtime.ops.signs import ABS
@@ -43,7 +43,7 @@ def _softplus_formula(x: Any) -> Any:
 
 
 def _softplus_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct * call(SIGMOID, x)
+    return along(ct, call(SIGMOID, x))
 
 
 SOFTPLUS = define_activation("softplus", _softplus_formula, _softplus_vjp)
@@ -77,7 +77,7 @@ def _log_sigmoid_formula(x: Any) -> Any:
 
 
 def _log_sigmoid_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct * call(SIGMOID, -x)
+    return along(ct, call(SIGMOID, -x))
 
 
 LOG_SIGMOID = define_activation("log_sigmoid", _log_sigmoid_formula, _log_sigmoid_vjp)
@@ -106,7 +106,7 @@ def _softsign_formula(x: Any) -> Any:
 
 def _softsign_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
     size = 1.0 + call(ABS, x)
-    return ct / (size * size)
+    return along(ct, 1.0 / (size * size))
 
 
 SOFTSIGN = define_activation("softsign", _softsign_formula, _softsign_vjp)
@@ -135,7 +135,7 @@ def _silu_formula(x: Any) -> Any:
 
 def _silu_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
     gate = call(SIGMOID, x)
-    return ct * (gate * (1.0 + x * (1.0 - gate)))
+    return along(ct, gate * (1.0 + x * (1.0 - gate)))
 
 
 SILU = define_activation("silu", _silu_formula, _silu_vjp)
@@ -161,7 +161,7 @@ def _mish_formula(x: Any) -> Any:
 
 def _mish_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
     gate = call(TANH, _softplus_formula(x))
-    return ct * (gate + x * call(SIGMOID, x) * (1.0 - gate * gate))
+    return along(ct, gate + x * call(SIGMOID, x) * (1.0 - gate * gate))
 
 
 MISH = define_activation("mish", _mish_formula, _mish_vjp)
@@ -195,7 +195,7 @@ def _gelu_formula(x: Any) -> Any:
 
 def _gelu_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
     density = call(EXP, x * x * -0.5) * _DENSITY_AT_0
-    return ct * (_normal_cdf(x) + x * density)
+    return along(ct, _normal_cdf(x) + x * density)
 
 
 GELU = define_activation("gelu", _gelu_formula, _gelu_vjp)
@@ -212,7 +212,7 @@ def _gelu_tanh_formula(x: Any) -> Any:
 def _gelu_tanh_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
     gate = _gelu_tanh_gate(x)
     slope = (x * x * (3.0 * _GELU_CUBIC) + 1.0) * _GELU_SCALE
-    return ct * (((gate + 1.0) + x * (1.0 - gate * gate) * slope) * 0.5)
+    return along(ct, ((gate + 1.0) + x * (1.0 - gate * gate) * slope) * 0.5)
 
 
 GELU_TANH = define_activation("gelu_tanh", _gelu_tanh_formula, _gelu_tanh_vjp)

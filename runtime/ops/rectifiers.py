@@ -13,7 +13,7 @@ import numpy as np
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, Saved
 from tapeline.runtime.operators import make_unary
 from tapeline.runtime.ops.exponential import EXP, EXPM1
-from tapeline.runtime.ops.pointwise import call, define_pointwise, zero_like
+from tapeline.runtime.ops.pointwise import along, call, define_pointwise, zero_like
 from tapeline.runtime.ops.selection import MAXIMUM, MINIMUM, WHERE, clip, where
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
 
@@ -199,7 +199,7 @@ def _elu_formula(x: Any, alpha: float) -> Any:
 
 
 def _elu_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return call(WHERE, x > 0, ct, ct * (call(EXP, negative_part(x)) * attrs[0]))
+    return call(WHERE, x > 0, ct, along(ct, call(EXP, negative_part(x)) * attrs[0]))
 
 
 ELU = define_activation(
@@ -258,7 +258,7 @@ def _celu_formula(x: Any, alpha: float) -> Any:
 
 
 def _celu_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return call(WHERE, x > 0, ct, ct * call(EXP, negative_part(x) / attrs[0]))
+    return call(WHERE, x > 0, ct, along(ct, call(EXP, negative_part(x) / attrs[0])))
 
 
 CELU = define_activation(
@@ -327,7 +327,7 @@ def _hardswish_formula(x: Any) -> Any:
 
 
 def _hardswish_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    inner = call(WHERE, x < 3, ct * ((x * 2.0 + 3.0) / 6.0), ct)
+    inner = call(WHERE, x < 3, along(ct, (x * 2.0 + 3.0) / 6.0), ct)
     return _chosen(x > -3, inner)
 
 

@@ -19,7 +19,7 @@ from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.extrema import MAX, TIE_SHARES
 from tapeline.runtime.ops.joining import PAD
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
-from tapeline.runtime.ops.pointwise import apply, call, zero_like
+from tapeline.runtime.ops.pointwise import apply, call, masked, zero_like
 from tapeline.runtime.ops.reduction import SUM
 from tapeline.runtime.ops.shaping import BROADCAST_TO, EXPAND_DIMS, RESHAPE
 from tapeline.runtime.ops.slicing import GETITEM, GETITEM_GRAD, BasicIndex, strip_full
@@ -137,7 +137,7 @@ def _windows_infer(x: TensorSpec, *attrs: Any) -> TensorSpec:
 
 
 def _windows_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
-    return call(WINDOWS_GRAD, ct, attrs=(*attrs, shape))
+    return masked(call(WINDOWS_GRAD, ct, attrs=(*attrs, shape)))
 
 
 WINDOWS = define_op(
@@ -261,7 +261,7 @@ def _spread_over(ct: Any, window: Window, shape: Shape) -> Any:
 
 def _sum_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
     wide = _spread_over(ct, window_of(attrs), shape)
-    return call(WINDOWS_GRAD, wide, attrs=(*attrs, shape))
+    return masked(call(WINDOWS_GRAD, wide, attrs=(*attrs, shape)))
 
 
 def _sum_expand(x: Tensor, *attrs: Any) -> Tensor:
@@ -288,7 +288,7 @@ def _max_kernel(x: Array, *attrs: Any) -> Array:
 
 
 def _max_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
-    return call(MAX_POOL_GRAD, ct, x, out, attrs=attrs)
+    return masked(call(MAX_POOL_GRAD, ct, x, out, attrs=attrs))
 
 
 def _max_expand(x: Tensor, *attrs: Any) -> Tensor:

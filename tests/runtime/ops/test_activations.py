@@ -105,3 +105,20 @@ def test_prelu_has_gradients_for_its_slopes() -> None:
 def test_glu_needs_an_even_extent() -> None:
     with pytest.raises(ShapeError, match="odd extent"):
         tl.nn.glu([1.0, 2.0, 3.0])
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("name", ["gelu", "silu", "mish", "softplus", "elu", "hardswish"])
+def test_masked_elements_have_no_gradient_whatever_they_are(name: str, is_compiled: bool) -> None:
+    def loss(x: tl.Tensor) -> tl.Tensor:
+        return tl.sum(tl.where(tl.asarray([True, False, False]), getattr(tl.nn, name)(x), 0.0))
+
+    def slopes(x: tl.Tensor) -> tl.Tensor:
+        found: tl.Tensor = tl.grad(loss)(x)
+        return found
+
+    x = tl.asarray([1.0, np.nan, -np.inf])
+    found = (tl.function(slopes) if is_compiled else slopes)(x).numpy()
+    assert found[0] != 0
+    np.testing.assert_array_equal(found[1:], [0.0, 0.0])
