@@ -13,6 +13,7 @@ from tapeline.compiler.autodiff.joint import is_differentiable_kind
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
+from tapeline.compiler.frontend.convert.reads import hold_weakly
 from tapeline.compiler.frontend.guards import Guards, build_guards
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.ir.graph import Graph
@@ -58,7 +59,8 @@ class ConcreteFunction:
     ) -> None:
         self.name = graph.name
         self.given: tuple[tuple[Any, ...], dict[str, Any], tuple[Tensor, ...]] = (), {}, ()
-        """The arguments of the trace, with symbolic tensors, and these tensors in order."""
+        """The arguments of the trace, with symbolic tensors, and these tensors in order. Objects
+        are an `Identity` each, which keeps none alive."""
         self.guards = guards
         """What it took from globals, closures and attributes, and whether it is still so."""
         self.graph: Graph = graph
@@ -432,7 +434,9 @@ def trace(
             cells.append((position, node))
     guards = None if reads is None else build_guards(reads)
     made = ConcreteFunction(graph, specs, results, leaves, cells, guards)
-    made.given = args, kwargs, tuple(placeholders)
+    held = [nest.map_structure(hold_weakly, value) for value in (*args, *kwargs.values())]
+    by_name = dict(zip(kwargs, held[len(args) :], strict=True))
+    made.given = tuple(held[: len(args)]), by_name, tuple(placeholders)
     return made
 
 

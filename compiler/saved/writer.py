@@ -11,10 +11,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tapeline.compiler.concrete import ConcreteFunction
+from tapeline.compiler.frontend.convert.reads import Identity
 from tapeline.compiler.function import Function
 from tapeline.compiler.ir.interchange import Document, graph_to_document, opaque_attributes
 from tapeline.compiler.saved.archive import Arrays, replace_archive, write_archive
 from tapeline.compiler.saved.structures import write_structure
+from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, GraphError
 from tapeline.runtime.tensor import Tensor
 from tapeline.runtime.variable import Variable
@@ -136,6 +138,10 @@ class _Writer:
             found = numbers.get(id(value)) if type(value) is Tensor else None
             return None if found is None else {"tensor": found}
 
+        def given(value: Any, what: str) -> Any:
+            owned = nest.map_structure(lambda x: x.ref() if type(x) is Identity else x, value)
+            return write_structure(owned, argument, what)
+
         structure, leaves = concrete.rebuilding()
         outputs = {id(marker): (position, value) for marker, position, value in leaves}
 
@@ -159,8 +165,8 @@ class _Writer:
             hidden.append({"node": node, "array": self.arrays.store(value)})
         return {
             "graph": graph_to_document(concrete.graph, self.arrays.store),
-            "args": [write_structure(v, argument, f"argument {k}") for k, v in enumerate(args)],
-            "kwargs": [[k, write_structure(v, argument, k)] for k, v in kwargs.items()],
+            "args": [given(v, f"argument {k}") for k, v in enumerate(args)],
+            "kwargs": [[k, given(v, k)] for k, v in kwargs.items()],
             "inputs": [str(names[node][0]) for node in concrete.graph.placeholders],
             "n_tensors": len(placeholders),
             "hidden": hidden,

@@ -44,6 +44,16 @@ class Identity:
         return self.shown
 
 
+def hold_weakly(leaf: Any) -> Any:
+    """An `Identity` in the place of an object that others own; data and tensors as they are."""
+    kind = type(leaf)
+    if kind in _PLAIN or kind is Tensor or isinstance(leaf, np.generic | np.dtype | enum.Enum):
+        return leaf
+    if kind is range or kind is slice or isinstance(leaf, type):
+        return leaf
+    return Identity(leaf)
+
+
 class Items(NamedTuple):
     """A container in a snapshot: its type and what is in it."""
 
