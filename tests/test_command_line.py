@@ -1,0 +1,91 @@
+"""`python -m tapeline` looks at saved functions and runs them, with useful exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tapeline as tl
+from tapeline.__main__ import FAILED, MISUSED, OK, main
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    w = tl.Variable([2.0, 3.0], name="w")
+
+    @tl.function
+    def scaled(x: tl.Tensor, factor: float = 1.0) -> dict[str, tl.Tensor]:
+        return {"y": x * w * factor, "total": tl.sum(x)}
+
+    scaled(tl.asarray([1.0, 2.0]))
+    tl.export.save(scaled, tmp_path / "scaled.tapeline")
+    return str(tmp_path / "scaled.tapeline")
+
+
+def test_inspect_says_what_is_in_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", file, "--kernels", "--graph"]) == OK
+    text = capsys.readouterr().out
+    for part in ("function: scaled", "w: float64[2]", "x: TensorSpec((2,), float64)", "kernels of"):
+        assert part in text
+
+
+def test_inspect_prints_json(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", file, "--json"]) == OK
+    report = json.loads(capsys.readouterr().out)
+    assert report["function"] == "scaled"
+    assert len(report["traces"]) == 1
+
+
+def test_run_takes_and_gives_arrays(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "x.npy", np.array([1.0, 2.0]))
+    arguments = ["--input", f"x={tmp_path / 'x.npy'}", "-i", "factor=1.0"]
+    assert main(["run", file, *arguments, "-o", str(tmp_path / "out.npz")]) == OK
+    with np.load(tmp_path / "out.npz") as found:
+        assert sorted(found[name].tolist() for name in found.files if found[name].ndim) == [[2, 6]]
+    assert "[2. 6.]" in capsys.readouterr().out
+
+
+def test_export_writes_every_form(file: str, tmp_path: Path) -> None:
+    forms = {"html": "<!doctype html>", "svg": "<svg", "dot": "digraph", "ir": "", "asm": ""}
+    arguments = [a for name in forms for a in (f"--{name}", str(tmp_path / f"x.{name}"))]
+    arguments += ["--graph-json", str(tmp_path / "x.json")]
+    assert main(["export", file, *arguments]) == OK
+    for name, start in forms.items():
+        text = (tmp_path / f"x.{name}").read_text()
+        assert text.startswith(start)
+        assert len(text) > 200
+    assert json.loads((tmp_path / "x.json").read_text())["format"] == "tapeline.graph"
+
+
+def test_doctor_finds_that_it_works(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == OK
+    assert json.loads(capsys.readouterr().out)["compiled function works"] == "yes"
+
+
+def test_failures_and_misuse_have_their_own_codes(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other").write_text("no file of ours")
+    assert main(["inspect", str(tmp_path / "other")]) == FAILED
+    assert "no zip archive" in capsys.readouterr().err
+    assert main(["inspect", str(tmp_path / "missing")]) == FAILED
+    assert main(["run", file]) == FAILED
+    assert main(["run", file, "-i", "x"]) == MISUSED
+    assert main(["export", file]) == MISUSED
+    assert main(["export", file, "--trace", "7", "--svg", "x"]) == MISUSED
+    assert "there are 1 traces" in capsys.readouterr().err
+
+
+def test_help_is_printed_by_the_module() -> None:
+    command = [sys.executable, "-m", "tapeline", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0
+    for name in ("inspect", "run", "export", "doctor"):
+        assert name in done.stdout
