@@ -108,3 +108,11 @@ class NumericsError(TapelineError, ArithmeticError):
 
 class SavedFileError(TapelineError, ValueError):
     """A file that `tl.load` cannot read: damaged, of a newer version, or of another program."""
+
+
+class VerificationError(TapelineError, AssertionError):
+    """Compiled code gave other numbers than NumPy, inside of `tl.debugging.verify()`: a defect of
+    Tapeline. Please report the message and `reproduction`."""
+
+    reproduction: str = ""
+    """A Python program that shows the difference."""

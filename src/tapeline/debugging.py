@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from tapeline.compiler.inspect.lint import Findings
     from tapeline.compiler.inspect.numerics import CheckNumerics
     from tapeline.compiler.inspect.profile import Profile
+    from tapeline.compiler.inspect.verification import Verify
 
-__all__ = ["check_numerics", "converted_source", "diff", "lint", "op_callback", "profile"]
+__all__ = ["check_numerics", "converted_source", "diff", "lint", "op_callback", "profile", "verify"]
 
 
 def converted_source(function: Callable[..., Any]) -> str:
@@ -202,3 +203,41 @@ def lint(function: Function[..., Any], *args: Any, **kwargs: Any) -> "Findings":
     records = [r.signature for r in function.explain()]
     found = [finding for signature in records for finding in lint_signature(signature, location)]
     return Findings(concrete.name, [*lint_graph(concrete.graph), *found])
+
+
+def verify(rate: float = 1.0, tolerance: float | None = None, seed: int = 0) -> "Verify":
+    """A block in which compiled calls are held against NumPy, in all threads.
+
+    A chosen call runs once more, op by op, with NumPy; functions with effects and random numbers
+    are left out.
+
+    Parameters
+    ----------
+    rate : float
+        Which part of the calls is compared, chosen at random.
+    tolerance : float, optional
+        The largest difference that passes, relative to the largest number of an array; by default
+        2e-5 for float32 and 1e-11 for float64.
+    seed : int
+        Of the choice.
+
+    Raises
+    ------
+    VerificationError
+        If numbers differ. It names the op and the line; its `reproduction` is a program that
+        shows the difference.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> f = tl.function(lambda x: tl.sum(tl.exp(x)))
+    >>> with tl.debugging.verify() as checks:
+    ...     y = f(tl.zeros(3))
+    >>> checks.checked
+    1
+    """
+    from tapeline.compiler.inspect.verification import Verify  # loads codegen
+
+    if not 0 <= rate <= 1:
+        raise ArgumentError(f"verify: rate must be between 0 and 1, got {rate}")
+    return Verify(rate, tolerance, seed)
