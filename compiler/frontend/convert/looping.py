@@ -7,6 +7,7 @@ of a list, a tensor of outside), or gives a wider type, it is traced again with 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +56,8 @@ from tapeline.runtime.tensor import Tensor, as_tensor
 _ATTEMPTS = 12
 UNROLLED = 64
 """Loops of a known number of rounds up to this one are unrolled."""
+MANY_UNROLLED = 1000
+"""A longer loop that has to be unrolled is worth a warning."""
 _INT = np.dtype(np.int64)
 
 
@@ -183,7 +186,12 @@ def _roll_range(
     loop = _counted(items, test, body, state, what)
     try:
         loop.trace()
-    except Exception:
+    except Exception as error:
+        if items.count > MANY_UNROLLED:
+            warnings.warn(
+                f"{what} is unrolled {items.count} times, since it cannot be one loop: {error}",
+                stacklevel=2,
+            )
         return False
     loop.finish()
     return True

@@ -104,6 +104,19 @@ def test_long_range_with_a_python_index_is_unrolled() -> None:
     same(f, 2.0)
 
 
+def test_very_long_range_that_must_be_unrolled_warns() -> None:
+    weights = [float(k) for k in range(1001)]
+
+    @tl.function
+    def f(x: Any) -> Any:
+        for i in range(1001):
+            x = x + weights[i]
+        return x
+
+    with pytest.warns(UserWarning, match="unrolled 1001 times, since it cannot be one loop"):
+        assert float(f(tl.asarray(0.0))) == sum(weights)
+
+
 def test_range_of_a_tensor() -> None:
     def f(n: Any) -> Any:
         total = 0
