@@ -17,7 +17,7 @@ from tapeline.runtime.errors import ArgumentError, DTypeError
 from tapeline.runtime.operators import WEAK_TYPES, attach_method, promoted_dtype
 from tapeline.runtime.record import keep_watched
 from tapeline.runtime.spec import DType
-from tapeline.runtime.tensor import Tensor, cast_tensor, wrap
+from tapeline.runtime.tensor import Tensor, cast_tensor, install_conversions, wrap
 
 
 def replace_value(cell: Tensor, result: Tensor) -> None:
@@ -54,6 +54,25 @@ def make_inplace(sign: str, function: Callable[[Any, Any], Any]) -> Callable[[An
 
     method.__name__ = function.__name__
     return method
+
+
+def write_result(cell: Tensor, result: Tensor, what: str) -> None:
+    """Give the cell the value and the history of a result that fits it."""
+    if result.shape != cell.shape:
+        raise ArgumentError(
+            f"{what}: the result has shape {result.shape}, the tensor to write to {cell.shape}"
+        )
+    if result.dtype is not cell.dtype:
+        if not np.can_cast(result.dtype, cell.dtype, "same_kind"):
+            raise DTypeError(
+                f"{what}: the result has dtype {result.dtype}, which a tensor of dtype "
+                f"{cell.dtype} cannot hold"
+            )
+        result = cast_tensor(result, cell.dtype)
+    replace_value(cell, result)
+
+
+install_conversions(write=write_result)
 
 
 def install_indexing(

@@ -293,6 +293,11 @@ class Tensor:
         argmax: Callable[..., Tensor]
         argmin: Callable[..., Tensor]
         cumsum: Callable[..., Tensor]
+        cumprod: Callable[..., Tensor]
+        copy: Callable[..., Tensor]
+        argsort: Callable[..., Tensor]
+        searchsorted: Callable[..., Tensor]
+        diagonal: Callable[..., Tensor]
         reshape: Callable[..., Tensor]
         transpose: Callable[..., Tensor]
         swapaxes: Callable[..., Tensor]
@@ -374,10 +379,11 @@ def install_conversions(
     *,
     cast: Callable[[Tensor, DType], Tensor] | None = None,
     stack: Callable[[list[Any]], Tensor] | None = None,
+    write: Callable[[Tensor, Tensor, str], Any] | None = None,
 ) -> None:
-    """Tell `as_tensor` the functions of the op files: change the dtype, stack along a new first
-    axis."""
-    for name, function in (("cast", cast), ("stack", stack)):
+    """Tell this module the functions of others: change the dtype, stack along a new first axis,
+    give a cell the value of another."""
+    for name, function in (("cast", cast), ("stack", stack), ("write", write)):
         if function is not None:
             _CONVERSIONS[name] = function
 
@@ -470,11 +476,20 @@ def _plain(x: Any) -> Any:
 
 
 def _store(ufunc: Callable[..., Any], result: Any, out: tuple[Any, ...]) -> Any:
-    """Serve `array += tensor`: the result goes into the caller's own array."""
-    (target,) = out
-    if type(target) is Tensor:
+    """Serve `array += tensor` and `out=`: the result goes into the caller's own array or cell."""
+    if len(out) != 1:
         raise ArgumentTypeError(
-            f"np.{ufunc.__name__}: out= cannot be a tensor; use the result that is returned"
+            f"np.{ufunc.__name__}: out= with {len(out)} arrays is not known for tensors; use the "
+            "results that are returned"
+        )
+    (target,) = out
+    what = f"np.{ufunc.__name__}: out="
+    if type(target) is Tensor:
+        _CONVERSIONS["write"](target, result, what)
+        return target
+    if type(result._value) is not _ndarray:
+        _reject_symbolic(
+            result, f"{what} of a NumPy array (start from tl.zeros, or write x = x + y)"
         )
     np.copyto(target, result.numpy(), casting="same_kind")
     return target

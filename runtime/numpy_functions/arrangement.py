@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.ops.arranging import split
+from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.joining import concat, stack
 from tapeline.runtime.ops.permuting import flip, moveaxis, swapaxes
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.searching import nonzero
 from tapeline.runtime.ops.selection import where
-from tapeline.runtime.ops.shaping import expand_dims, ravel, reshape
+from tapeline.runtime.ops.shaping import broadcast_to, expand_dims, ravel, reshape
 from tapeline.runtime.ops.slicing import DIAGONAL_GRAD, diagonal
 from tapeline.runtime.tensor import Tensor, as_tensor
 
@@ -159,6 +160,25 @@ def _delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
     return x.take(kept, axis=axis)
 
 
+def _insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
+    """Values before places, which are counted in the tensor as it is."""
+    x, axis = (ravel(arr), 0) if axis is None else (as_tensor(arr), axis % arr.ndim)
+    places = np.atleast_1d(np.asarray(obj))
+    extent = x.shape[axis]
+    places = np.where(places < 0, places + extent, places)
+    rest = x.shape[:axis] + x.shape[axis + 1 :]
+    values = as_tensor(values, x.dtype)
+    shape = (*x.shape[:axis], max(len(places), 1), *x.shape[axis + 1 :])
+    if len(places) == 1 and values.ndim > len(rest):
+        count = values.shape[axis]
+        places, shape = np.repeat(places, count), (*shape[:axis], count, *shape[axis + 1 :])
+    elif len(places) == 1 and np.ndim(obj) == 0 and values.ndim == len(rest) and rest:
+        values = expand_dims(values, axis)
+    joined = concat([x, broadcast_to(values, shape)], axis=axis)
+    order = np.argsort(np.concatenate([np.arange(extent) + 0.5, places]), kind="stable")
+    return take(joined, order, axis=axis)
+
+
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.atleast_1d: _several(1), np.atleast_2d: _several(2), np.atleast_3d: _several(3),
     np.vstack: _vstack, np.hstack: _hstack, np.dstack: _dstack,
@@ -167,5 +187,5 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.fliplr: _fliplr, np.rot90: _rot90, np.rollaxis: _rollaxis, np.diag: _diag,
     np.diagflat: _diagflat, np.kron: _kron, np.select: _select, np.argwhere: _argwhere,
     np.flatnonzero: _flatnonzero, np.extract: _extract, np.ediff1d: _ediff1d,
-    np.delete: _delete,
+    np.delete: _delete, np.insert: _insert,
 }  # fmt: skip

@@ -12,7 +12,7 @@ from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops.arithmetic import divide, multiply
 from tapeline.runtime.ops.cast import conj
-from tapeline.runtime.ops.creation import linspace
+from tapeline.runtime.ops.creation import arange
 from tapeline.runtime.ops.extrema import argmax, argmin
 from tapeline.runtime.ops.extrema import max as max_over
 from tapeline.runtime.ops.extrema import min as min_over
@@ -247,12 +247,11 @@ def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Tensor:
 def _histogram(a: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor]:
     x = ravel(a)
     if isinstance(bins, int):
-        low, high = (float(min_over(x)), float(max_over(x))) if range is None else range
-        edges = (
-            linspace(low, high, bins + 1)
-            if low < high
-            else linspace(low - 0.5, low + 0.5, bins + 1)
-        )
+        low, high = (min_over(x), max_over(x)) if range is None else map(as_tensor, range)
+        half = where(low == high, 0.5, 0.0)
+        low, high = low - half, high + half
+        steps = arange(bins, dtype=half.dtype) * ((high - low) / bins)
+        edges = concat([low + steps, reshape(high, (1,))])
     else:
         edges = as_tensor(bins)
     ordered = sort(x)

@@ -333,6 +333,13 @@ def identity(x: TensorLike, /) -> Tensor:
     return _identity(x)
 
 
+def _copy(x: Tensor, order: str = "C") -> Tensor:
+    """`x.copy()`."""
+    return _identity(x)
+
+
+attach_method("copy", _copy)
+
 _identity = make_unary(IDENTITY)
 _stop_gradient = make_unary(STOP_GRADIENT)
 

@@ -235,5 +235,6 @@ def cumsum(
 
 
 attach_method("cumsum", cumsum)
+attach_method("cumprod", cumulative_prod)
 register_ufunc(np.cumsum, cumsum)
 register_ufunc(np.cumprod, cumulative_prod)

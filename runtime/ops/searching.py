@@ -153,5 +153,6 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
 
 
 attach_method("nonzero", nonzero)
+attach_method("searchsorted", searchsorted)
 register_ufunc(np.searchsorted, searchsorted)
 register_ufunc(np.nonzero, nonzero)

@@ -25,6 +25,7 @@ from tapeline.runtime.op import (
     define_op,
     get_op,
 )
+from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array, as_index
 from tapeline.runtime.ops.batch_rules import all_of_first, batch_changed, larger_shape, next_axis
 from tapeline.runtime.ops.permuting import FLIP
@@ -318,3 +319,6 @@ def diagonal(x: TensorLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1) 
     if first == second:
         raise ArgumentError(f"diagonal: axis1 and axis2 are both {axis1}; they must differ")
     return apply(DIAGONAL, x, attrs=(as_index("diagonal", offset), first, second))
+
+
+attach_method("diagonal", diagonal)

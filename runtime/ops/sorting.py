@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.op import Attrs, Sample, Trait, define_op
+from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
 from tapeline.runtime.ops.gather import TAKE_ALONG_AXIS_GRAD
@@ -119,3 +120,6 @@ def argsort(
     x = as_tensor(x, argument="argsort")
     check_dtype("argsort", x.dtype, ARGSORT.kinds)
     return apply(ARGSORT, x, attrs=(normalize_axis("argsort", axis, x.ndim), bool(descending)))
+
+
+attach_method("argsort", argsort)
