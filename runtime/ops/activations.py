@@ -13,8 +13,13 @@ from tapeline.runtime.op import Attrs
 from tapeline.runtime.operators import make_unary
 from tapeline.runtime.ops.exponential import EXP, LOG1P
 from tapeline.runtime.ops.hyperbolic import TANH
-from tapeline.runtime.ops.pointwise import along, call, zero_like
-from tapeline.runtime.ops.rectifiers import define_activation, negative_part, positive_part
+from tapeline.runtime.ops.pointwise import along, call
+from tapeline.runtime.ops.rectifiers import (
+    define_activation,
+    negative_part,
+    number_like,
+    positive_part,
+)
 from tapeline.runtime.ops.selection import WHERE
 from tapeline.runtime.ops.signs import ABS
 from tapeline.runtime.ops.slicing import slice_along
@@ -190,7 +195,7 @@ def _normal_cdf(x: Any) -> Any:
 
 def _gelu_formula(x: Any) -> Any:
     """Far below 0 the share is 0 and not a rounding error of erf, which a large x would magnify."""
-    return call(WHERE, x < _GELU_END, zero_like(x), x * _normal_cdf(x))
+    return call(WHERE, x < _GELU_END, number_like(x, 0.0), x * _normal_cdf(x))
 
 
 def _gelu_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:

@@ -61,12 +61,12 @@ def number_like(x: Any, number: float) -> Any:
 
 def positive_part(x: Any) -> Any:
     """The larger of each element and 0."""
-    return call(MAXIMUM, x, zero_like(x))
+    return call(MAXIMUM, x, number_like(x, 0.0))
 
 
 def negative_part(x: Any) -> Any:
     """The smaller of each element and 0."""
-    return call(MINIMUM, x, zero_like(x))
+    return call(MINIMUM, x, number_like(x, 0.0))
 
 
 def _chosen(condition: Any, ct: Any) -> Any:

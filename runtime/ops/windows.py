@@ -19,7 +19,7 @@ from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.extrema import MAX, TIE_SHARES
 from tapeline.runtime.ops.joining import PAD
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
-from tapeline.runtime.ops.pointwise import apply, call, masked, zero_like
+from tapeline.runtime.ops.pointwise import apply, call, masked
 from tapeline.runtime.ops.reduction import SUM
 from tapeline.runtime.ops.shaping import BROADCAST_TO, EXPAND_DIMS, RESHAPE
 from tapeline.runtime.ops.slicing import GETITEM, GETITEM_GRAD, BasicIndex, strip_full
@@ -326,7 +326,7 @@ def _max_grad_kernel(ct: Array, x: Array, out: Array, *attrs: Any) -> Array:
         part = GETITEM.kernel(x, place)
         wins.append((part == out) | (part != part) if is_nan.any() else part == out)
     share = ct / functools.reduce(np.add, wins[1:], wins[0].astype(x.dtype))
-    found, zero = np.zeros(x.shape, ct.dtype), zero_like(ct)
+    found, zero = np.zeros(x.shape, ct.dtype), ct.dtype.type(0)
     for place, win in zip(places, wins, strict=True):
         target = GETITEM.kernel(found, place)
         target += np.where(win, share, zero)

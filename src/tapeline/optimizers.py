@@ -10,6 +10,8 @@ from tapeline.runtime.optimizers.clipping import clip_by_value as clip_by_value
 from tapeline.runtime.optimizers.clipping import global_norm as global_norm
 from tapeline.runtime.optimizers.descent import SGD as SGD
 from tapeline.runtime.optimizers.descent import Lion as Lion
+from tapeline.runtime.optimizers.lbfgs import Minimum as Minimum
+from tapeline.runtime.optimizers.lbfgs import minimize as minimize
 from tapeline.runtime.optimizers.schedules import cosine_decay as cosine_decay
 from tapeline.runtime.optimizers.schedules import exponential_decay as exponential_decay
 from tapeline.runtime.optimizers.schedules import piecewise_constant as piecewise_constant
