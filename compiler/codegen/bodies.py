@@ -19,12 +19,14 @@ from tapeline.compiler.codegen.numbers import (
     is_put,
     is_scalar_op,
     is_take,
+    row_put_index,
 )
 from tapeline.compiler.codegen.program import Body, Placed, PutStep, RowStep, ScalarStep
 from tapeline.compiler.codegen.views import Layout
 from tapeline.compiler.ir.control_ops import is_cond, loop_form
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
+from tapeline.runtime.spec import TensorSpec
 
 if TYPE_CHECKING:
     from tapeline.compiler.codegen.target import Target
@@ -117,6 +119,11 @@ class BodyLowering(Lowering):
             if node not in self.writes.before:
                 self._copy(self.place(first), target, "copy")
             self.steps.append(PutStep(target, self._pass_all(rest), name, (node,), location))
+        elif (index := row_put_index(graph, node)) is not None:
+            target = self.place(node)
+            if node not in self.writes.before:
+                self._copy(self.place(first), target, "copy")
+            self._copy(self.place(rest[1]), self._row(node, target, 0, index), name)
         elif is_take(graph, node) and not is_number(graph, node):
             self._lower_row(node)
         elif is_scalar_op(graph, node):
@@ -132,23 +139,27 @@ class BodyLowering(Lowering):
 
     def _lower_row(self, node: int) -> None:
         graph = self.graph
+        array, index = graph.inputs[node]
         axis = cast(int, graph.attrs[node][0])
-        source = self.place(graph.inputs[node][0])
-        buffers = self._pass_all(graph.inputs[node][1:])
-        buffer = self._buffer("row", 0)
-        self.based[buffer] = source.buffer
-        strides = source.layout.strides
-        layout = Layout(source.layout.offset, (*strides[:axis], *strides[axis + 1 :]))
-        row = Placed(buffer, layout, graph.spec(node))
-        location = graph.locations[node]
-        self.steps.append(
-            RowStep(source, axis, buffer, buffers, graph.ops[node].name, (node,), location)
-        )
+        row = self._row(node, self.place(array), axis, index)
         target = self.places.get(node)
         if target is None:
             self.places[node] = row
         else:
             self._copy(row, target, "copy")
+
+    def _row(self, node: int, source: Placed, axis: int, index: int) -> Placed:
+        """Where the entry of an array at an index lies."""
+        graph = self.graph
+        buffers = self._pass_all([index])
+        buffer = self._buffer("row", 0)
+        self.based[buffer] = source.buffer
+        strides, shape = source.layout.strides, source.spec.static_shape
+        layout = Layout(source.layout.offset, (*strides[:axis], *strides[axis + 1 :]))
+        spec = TensorSpec((*shape[:axis], *shape[axis + 1 :]), source.spec.dtype)
+        name, location = graph.ops[node].name, graph.locations[node]
+        self.steps.append(RowStep(source, axis, index, buffer, buffers, name, (node,), location))
+        return Placed(buffer, layout, spec)
 
 
 def lower_bodies(

@@ -242,10 +242,8 @@ class ControlEmitter:
             b.current = label[:-1]
 
     def _row(self, frame: Frame, step: RowStep) -> None:
-        graph = frame.prepared.body.graph
-        index = graph.inputs[step.nodes[0]][1]
         size = step.source.spec.static_shape[step.axis]
-        place = self._checked(self.number(frame, index), size, step.axis, step.location)
+        place = self._checked(self.number(frame, step.index), size, step.axis, step.location)
         stride = step.source.layout.strides[step.axis]
         offset = self.b.mul(place, int64(stride))
         start = self.pointer(frame, step.source.buffer)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tapeline.compiler.codegen.cluster import is_view
-from tapeline.compiler.codegen.numbers import is_number, is_put, is_take
+from tapeline.compiler.codegen.numbers import is_number, is_put, is_take, row_put_index
 from tapeline.compiler.ir.control_ops import is_cond, is_loop, loop_form
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
@@ -37,7 +37,7 @@ class Writes:
             if op is PICK
         }
         for node, op in enumerate(graph.ops):
-            if is_put(graph, node):
+            if is_put(graph, node) or row_put_index(graph, node) is not None:
                 self._find_put(node)
             elif is_cond(op):
                 self._find_cond(node)

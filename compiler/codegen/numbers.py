@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tapeline.compiler.codegen.values import is_supported
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PICK, PLACEHOLDER
@@ -48,3 +50,20 @@ def in_register(graph: Graph, node: int) -> bool:
     if op is PICK:
         op = graph.ops[graph.inputs[node][0]]
     return op is PLACEHOLDER or isinstance(op.lowering, Branch | Loop) or is_scalar_op(graph, node)
+
+
+def row_put_index(graph: Graph, node: int) -> int | None:
+    """The node of the index, where a node writes one entry along the first axis of an array."""
+    if graph.ops[node] is not get_op("put"):
+        return None
+    array, places, value = graph.inputs[node]
+    if not is_take(graph, places) or graph.attrs[places] != (0,):
+        return None
+    table, index = graph.inputs[places]
+    constant, spec = graph.constant_value(table), graph.spec(array)
+    if constant is None or constant.shape != spec.shape or spec.ndim < 2:
+        return None
+    if not is_supported(spec.dtype) or graph.spec(value).ndim >= spec.ndim:
+        return None
+    in_order = np.arange(spec.size).reshape(spec.static_shape)
+    return index if np.array_equal(constant, in_order) else None

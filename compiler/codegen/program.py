@@ -124,6 +124,8 @@ class RowStep:
 
     source: Placed
     axis: int
+    index: int
+    """The node of the index."""
     buffer: int
     buffers: tuple[int, ...]
     label: str

@@ -131,6 +131,21 @@ def inner_loop_of_a_captured_array(x: Any) -> Any:
     return loop(2, turn, x)[0]
 
 
+def rows_written(x: Any) -> Any:
+    """A row per turn is computed from the one before, read again, and written over."""
+
+    def turn(i: Any, path: Any, s: Any) -> Any:
+        s = s * 0.5 + path[i - 1].sum()
+        path[i] = s
+        path[i, 0] = path[i, 1] + i
+        old = path[i]
+        path[i] = 0.25
+        path[i - 1] = old
+        return path, s
+
+    return loop(5, turn, tl.zeros((6, 4)), x)
+
+
 def fixed_elements(x: Any) -> Any:
     def turn(i: Any, x: Any, y: Any) -> Any:
         x[0] = x[1] + i
@@ -152,7 +167,7 @@ def fixed_element_is_handed_on(x: Any) -> Any:
 
 
 PROGRAMS = [
-    fixed_elements, fixed_element_is_handed_on, sorted_by_swaps, writer_in_one_branch,
+    rows_written, fixed_elements, fixed_element_is_handed_on, sorted_by_swaps, writer_in_one_branch,
     old_value_kept,
     old_array_is_returned, two_versions,
     rows_before_writes, fresh_array_in_a_body, inner_loop_of_a_captured_array,
