@@ -50,8 +50,9 @@ def test_difference_leaves_out_what_is_far_from_changes() -> None:
             x = tl.tanh(x)
         return last(x)  # type: ignore[no-any-return]
 
-    a = tl.function(lambda x: long(x, tl.exp), autograph=False).get_concrete_function(SPEC)
-    b = tl.function(lambda x: long(x, tl.sin), autograph=False).get_concrete_function(SPEC)
+    plain = tl.function(autograph=False)
+    a = plain(lambda x: long(x, tl.exp)).get_concrete_function(SPEC)
+    b = plain(lambda x: long(x, tl.sin)).get_concrete_function(SPEC)
     lines = str(tl.debugging.diff(a, b)).splitlines()
     assert len(lines) < 12
     assert "  ..." in lines

@@ -133,6 +133,58 @@ def test_browser_shows_what_is_selected(tmp_path: Path) -> None:
     assert "Kernel" in text
 
 
+GESTURES = """
+<script>
+const panel = page.panels[0], row = panel.rowOfNode.get(WHICH);
+const area = panel.canvas.getBoundingClientRect();
+const place = () => {
+  const { x, y, scale } = panel.camera;
+  return {
+    clientX: area.left + x + (row.block.x + 5) * scale,
+    clientY: area.top + y + (row.block.y + row.dy + 5) * scale, pointerId: 1, bubbles: true,
+  };
+};
+const send = (kind, event) => panel.canvas.dispatchEvent(
+  kind === "wheel" ? new WheelEvent(kind, event) : kind === "dblclick" ? new MouseEvent(kind, event)
+    : new PointerEvent(kind, event));
+panel.canvas.setPointerCapture = () => {};
+const before = { ...panel.camera };
+send("pointerdown", place());
+send("pointerup", place());
+document.body.dataset.clicked = page.selected.id;
+send("wheel", { ...place(), deltaY: -200, cancelable: true });
+document.body.dataset.zoomed = panel.camera.scale > before.scale;
+const start = place(), moved = { ...panel.camera };
+send("pointerdown", start);
+send("pointermove", { ...start, clientX: start.clientX + 40, clientY: start.clientY + 25 });
+send("pointerup", start);
+document.body.dataset.panned = [panel.camera.x - moved.x, panel.camera.y - moved.y].map(Math.round);
+document.querySelector("#collapse [data-by=function]").click();
+const folded = panel.blocks.length;
+const group = panel.blocks.flatMap((block) => block.rows).find((one) => one.unit.label);
+panel.unfold(group.unit.key);
+document.body.dataset.unfolded = panel.blocks.length > folded;
+page.search("float32[8, tanh");
+document.body.dataset.hits = page.order.length;
+page.next(1);
+document.body.dataset.next = page.order[0][1] === page.selected.id;
+</script></body>"""
+
+
+@needs_browser
+def test_browser_clicks_zooms_pans_unfolds_and_searches(tmp_path: Path) -> None:
+    page = concrete().to_html()
+    nodes = data_of(page)["graphs"][0]["nodes"]
+    tanh = next(k for k, node in enumerate(nodes) if node["op"] == "tanh")
+    script = GESTURES.replace("WHICH", str(tanh))
+    document = browse(page.replace("</body>", script), tmp_path)
+    found = dict(re.findall(r'data-(\w+)="([^"]*)"', re.findall(r"<body[^>]*>", document)[0]))
+    assert found["clicked"] == str(tanh)
+    assert found["zoomed"] == found["unfolded"] == found["next"] == "true"
+    assert found["panned"] == "40,25"
+    assert int(found["hits"]) >= 2
+
+
 @needs_browser
 @pytest.mark.slow
 def test_browser_shows_five_thousand_nodes(tmp_path: Path) -> None:

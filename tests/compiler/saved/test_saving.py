@@ -112,14 +112,15 @@ def test_gradients_are_those_of_the_original_of_first_and_second_order(tmp_path:
     loaded = saved(compiled, tmp_path, (tl.TensorSpec([3], "float64"),))
     x = tl.asarray([0.5, 1.0, 2.0])
     for order in (1, 2):
-        f, g = compiled, loaded
+        f: Any = compiled
+        g: Any = loaded
         for _ in range(order):
             f, g = tl.grad(lambda x, f=f: tl.sum(f(x))), tl.grad(lambda x, g=g: tl.sum(g(x)))
         np.testing.assert_allclose(g(x).numpy(), f(x).numpy(), rtol=1e-12)
 
 
 def test_several_signatures_are_kept_and_others_refused(tmp_path: Path) -> None:
-    doubled = tl.function(lambda x, n=2: x * n, name="doubled")
+    doubled = tl.function(name="doubled")(lambda x, n=2: x * n)
     specs = tl.TensorSpec([2], "float32"), tl.TensorSpec([3], "float64")
     loaded = saved(doubled, tmp_path, (specs[0],), {"x": specs[1], "n": 5})
     assert loaded(np.ones(2, np.float32)).numpy().tolist() == [2.0, 2.0]
@@ -211,7 +212,7 @@ def test_what_a_file_cannot_hold_is_named(tmp_path: Path) -> None:
     with pytest.raises(ArgumentTypeError, match="the result is of type Pair"):
         saved(pair, tmp_path, (spec,))
     with pytest.raises(ArgumentError, match="has no trace yet"):
-        saved(tl.function(lambda x: x, name="f"), tmp_path)
+        saved(tl.function(name="f")(lambda x: x), tmp_path)
     with pytest.raises(ArgumentTypeError, match=r"made by tl\.function"):
         saved(len, tmp_path)
     with pytest.raises(ArgumentTypeError, match="a signature is a tuple of arguments"):
