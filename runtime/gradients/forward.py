@@ -64,7 +64,8 @@ class Linearized:
         )  # fmt: skip
 
 
-def _zeros_for_none(targets: Sequence[Tensor], found: Sequence[Tensor | None]) -> list[Tensor]:
+def zeros_for_none(targets: Sequence[Tensor], found: Sequence[Tensor | None]) -> list[Tensor]:
+    """The tangents, with zeros for targets that depend on nothing."""
     return [
         TENSOR_SPACE.zeros(target.shape, target.dtype) if part is None else part
         for target, part in zip(targets, found, strict=True)
@@ -122,7 +123,7 @@ def jvp(
     run = run_watched("jvp", f, list(primals), {}, range(len(primals)), has_aux=has_aux)
     leaves = _tangent_leaves("jvp", run, tangents)
     found = Linearized(run.tape, run.targets, run.sources)(leaves)
-    tangent = nest.unflatten(run.result, _zeros_for_none(run.targets, found))
+    tangent = nest.unflatten(run.result, zeros_for_none(run.targets, found))
     return (run.result, tangent, run.aux) if has_aux else (run.result, tangent)
 
 
@@ -154,7 +155,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
 
     def push_forward(*tangents: Any) -> Any:
         found = linear(_tangent_leaves("linearize", run, tangents))
-        return nest.unflatten(run.result, _zeros_for_none(run.targets, found))
+        return nest.unflatten(run.result, zeros_for_none(run.targets, found))
 
     return run.result, push_forward
 

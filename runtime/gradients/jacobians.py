@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 
 from tapeline.runtime import nest
-from tapeline.runtime.gradients.forward import Linearized
+from tapeline.runtime.batching.vmap import vmap
+from tapeline.runtime.gradients.forward import Linearized, zeros_for_none
 from tapeline.runtime.gradients.functional import ArgNums, Run, grad, resolve, run_watched
-from tapeline.runtime.ops.joining import stack
 from tapeline.runtime.ops.shaping import reshape
 from tapeline.runtime.spec import DType, Shape
 from tapeline.runtime.tensor import Tensor, new_tensor
@@ -18,13 +18,10 @@ from tapeline.runtime.tensor import Tensor, new_tensor
 Mode = Literal["auto", "reverse", "forward"]
 
 
-def unit_vectors(shape: Shape, dtype: DType) -> Iterator[Tensor]:
-    """One tensor per element, 1 there and 0 elsewhere, in row-major order."""
+def unit_vectors(shape: Shape, dtype: DType) -> Tensor:
+    """Along the first axis one example per element, 1 there and 0 elsewhere, in row-major order."""
     size = int(np.prod(shape))
-    for position in range(size):
-        array = np.zeros(size, dtype)
-        array[position] = 1
-        yield new_tensor(array.reshape(shape))
+    return new_tensor(np.eye(size, dtype=dtype).reshape(size, *shape))
 
 
 def _zeros(shape: Shape, dtype: DType) -> Tensor:
@@ -32,57 +29,47 @@ def _zeros(shape: Shape, dtype: DType) -> Tensor:
 
 
 def _rows(run: Run) -> list[list[Tensor]]:
-    """For each target and source the Jacobian, found row by row."""
+    """For each target and source the Jacobian: a backward walk per row, all of them at once."""
     table: list[list[Tensor]] = []
     for index, target in enumerate(run.targets):
-        seeds = [_zeros(each.shape, each.dtype) for each in run.targets]
-        found: list[list[Tensor]] = []
-        for unit in unit_vectors(target.shape, target.dtype):
+        shapes = [(*target.shape, *source.shape) for source in run.sources]
+        if not target.size:
+            pairs = zip(shapes, run.sources, strict=True)
+            table.append([_zeros(shape, source.dtype) for shape, source in pairs])
+            continue
+
+        def row(unit: Tensor, index: int = index) -> list[Tensor]:
+            seeds = [_zeros(each.shape, each.dtype) for each in run.targets]
             seeds[index] = unit
-            found.append(run.gradients(seeds))
-        table.append(
-            [
-                _join([row[k] for row in found], (*target.shape, *source.shape), source.dtype)
-                for k, source in enumerate(run.sources)
-            ]
-        )
+            found: list[Tensor] = run.gradients(seeds)
+            return found
+
+        rows = vmap(row)(unit_vectors(target.shape, target.dtype))
+        table.append([reshape(x, shape) for x, shape in zip(rows, shapes, strict=True)])
     return table
 
 
-def _join(parts: list[Tensor], shape: Shape, dtype: DType) -> Tensor:
-    return reshape(stack(parts), shape) if parts else _zeros(shape, dtype)
-
-
 def _columns(run: Run) -> list[list[Tensor]]:
-    """For each target and source the Jacobian, found column by column."""
+    """For each target and source the Jacobian: a walk forwards per column, all of them at once."""
     linear = Linearized(run.tape, run.targets, run.sources, persistent=True)
-    found: list[list[list[Tensor]]] = []
+    table: list[list[Tensor]] = [[] for _ in run.targets]
     for index, source in enumerate(run.sources):
-        tangents = [_zeros(each.shape, each.dtype) for each in run.sources]
-        columns: list[list[Tensor]] = []
-        for unit in unit_vectors(source.shape, source.dtype):
+        shapes = [(*target.shape, *source.shape) for target in run.targets]
+
+        def column(unit: Tensor, index: int = index) -> list[Tensor]:
+            tangents = [_zeros(each.shape, each.dtype) for each in run.sources]
             tangents[index] = unit
-            columns.append(
-                [
-                    _zeros(target.shape, target.dtype) if part is None else part
-                    for target, part in zip(run.targets, linear(tangents), strict=True)
-                ]
-            )
-        found.append(columns)
-    return [
-        [
-            _join_last([column[t] for column in found[s]], target, source)
-            for s, source in enumerate(run.sources)
-        ]
-        for t, target in enumerate(run.targets)
-    ]
+            return zeros_for_none(run.targets, linear(tangents))
 
-
-def _join_last(parts: list[Tensor], target: Tensor, source: Tensor) -> Tensor:
-    shape = (*target.shape, *source.shape)
-    if not parts:
-        return _zeros(shape, target.dtype)
-    return reshape(stack(parts, axis=-1), shape)
+        if source.size:
+            columns = vmap(column, out_axes=-1)(unit_vectors(source.shape, source.dtype))
+            found = [reshape(x, shape) for x, shape in zip(columns, shapes, strict=True)]
+        else:
+            pairs = zip(shapes, run.targets, strict=True)
+            found = [_zeros(shape, target.dtype) for shape, target in pairs]
+        for row, part in zip(table, found, strict=True):
+            row.append(part)
+    return table
 
 
 def jacobian(

@@ -138,9 +138,10 @@ def test_second_derivative_of_a_mixed_program(name: str, rng: np.random.Generato
     f, x = PROGRAMS[name], rng.uniform(0.2, 1.0, 3)
     v = tl.asarray(rng.normal(size=3))
     want = slopes(lambda x: tl.grad(f)(x) @ v, x)
-    for way in (
+    ways: list[Program] = [
         lambda x: tl.hvp(f, [x], [v]),
         lambda x: tl.jvp(tl.grad(f), [x], [v])[1],
         by_tape(lambda x: by_tape(f, persistent=True)(x) @ v),
-    ):
+    ]
+    for way in ways:
         np.testing.assert_allclose(way(tl.asarray(x)).numpy(), want, rtol=1e-6, atol=1e-7)
