@@ -55,8 +55,10 @@ def callee(function: Any) -> Any:
         if type(inner) is FunctionType and is_users_code(inner.__code__):
             return MethodType(convert(inner), function.__self__)
         return function
-    if kind is type or isinstance(function, type):
-        return BUILTINS.get(function, function) if tracing_graph() is not None else function
+    if kind is type:
+        return _class_callee(function)
+    if isinstance(function, type):
+        return function
     try:
         replacement = BUILTINS.get(function)
     except TypeError:
@@ -72,6 +74,25 @@ def callee(function: Any) -> Any:
     if type(called) is FunctionType and is_users_code(called.__code__):
         return MethodType(convert(called), function)
     return function
+
+
+def _class_callee(cls: Any) -> Any:
+    """A class, or what makes an object of it with its `__init__` converted."""
+    replacement = BUILTINS.get(cls)
+    if replacement is not None:
+        return replacement if tracing_graph() is not None else cls
+    initialize = cls.__init__
+    if type(initialize) is not FunctionType or cls.__new__ is not object.__new__:
+        return cls
+    if not is_users_code(initialize.__code__):
+        return cls
+
+    def construct(*args: Any, **kwargs: Any) -> Any:
+        made = object.__new__(cls)
+        convert(initialize)(made, *args, **kwargs)
+        return made
+
+    return construct
 
 
 def convert(function: FunctionType) -> FunctionType:

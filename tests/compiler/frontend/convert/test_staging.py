@@ -427,6 +427,23 @@ def test_functions_called_are_converted_too() -> None:
     same(f, 1.0, 7.0, -2.0)
 
 
+def test_constructors_are_converted() -> None:
+    class Clipped:
+        def __init__(self, x: Any, limit: float = 5.0) -> None:
+            self.value = x
+            if x > limit:
+                self.value = x * 0 + limit
+
+    class Doubled(Clipped):
+        def __init__(self, x: Any) -> None:
+            super().__init__(x * 2, limit=8.0)
+
+    def f(x: Any) -> Any:
+        return Clipped(x).value + Doubled(x).value
+
+    same(f, 1.0, 7.0)
+
+
 def test_gradient_through_a_branch_and_a_counted_loop() -> None:
     @tl.function
     def f(x: Any) -> Any:
