@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
-from tapeline.runtime.op import Attrs, Expansion, Sample, Trait, define_op
+from tapeline.runtime.op import Attrs, Expansion, Op, Sample, Trait, define_op
 from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.axes import as_index
-from tapeline.runtime.ops.joining import PAD
+from tapeline.runtime.ops.joining import PAD, stack
 from tapeline.runtime.ops.matmul import MATMUL
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS, swap_last
 from tapeline.runtime.ops.pointwise import apply, call
@@ -196,6 +196,22 @@ def _conv_vjp_weight(ct: Any, attrs: Attrs, x: Any, weight: Any) -> Any:
     return _reshape(_permute(product, 1, 0, 2) if groups > 1 else product, *weight.shape)
 
 
+def _conv_batch(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Tensor:
+    """Inputs of all examples as one long batch; kernels of their own one after the other."""
+    x, weight = inputs
+    if mapped[1]:
+        sources = [call(GETITEM, x, attrs=((i,),)) if mapped[0] else x for i in range(size)]
+        kernels = [call(GETITEM, weight, attrs=((i,),)) for i in range(size)]
+        pairs = zip(sources, kernels, strict=True)
+        return stack([apply(op, a, b, attrs=attrs) for a, b in pairs])
+    together = _reshape(x, size * x.shape[1], *x.shape[2:])
+    result = apply(op, together, weight, attrs=attrs)
+    parts: Tensor = _reshape(result, size, x.shape[1], *result.shape[1:])
+    return parts
+
+
 CONV = define_op(
     "conv",
     kernel=_conv_formula,
@@ -208,6 +224,7 @@ CONV = define_op(
     traits=Trait.NO_RECOMPUTE,
     kinds="f",
     ulp=(64.0, 64.0),
+    batch=_conv_batch,
     samples=(
         Sample(((2, 5, 2), (3, 2, 1)), ((1,), ((0, 0),), (1,), 1)),
         Sample(((1, 4, 3, 1), (2, 2, 1, 2)), ((1, 1), ((1, 0), (0, 1)), (1, 1), 1)),

@@ -16,6 +16,7 @@ import numpy as np
 from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.op import OUT, Attrs, Expansion, IndexMap, Sample, ShapeOf, Trait, define_op
 from tapeline.runtime.ops.axes import ANY_KIND, Array
+from tapeline.runtime.ops.batch_rules import batch_changed, larger_shape, next_axis
 from tapeline.runtime.ops.extrema import MAX, TIE_SHARES
 from tapeline.runtime.ops.joining import PAD
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
@@ -100,6 +101,7 @@ def window_of(attrs: Attrs) -> Window:
 
 
 _NAMES = ("start", "sizes", "strides", "dilations")
+_EACH = batch_changed(next_axis, None, None, None)
 _SAMPLES = (
     Sample(((6,),), (0, (3,), (1,), (1,))),
     Sample(((1, 5, 4, 1),), (1, (2, 3), (1, 1), (1, 1))),
@@ -151,6 +153,7 @@ WINDOWS = define_op(
     traits=Trait.VIEW,
     kinds=ANY_KIND,
     samples=_SAMPLES,
+    batch=_EACH,
 )
 """All windows, as a view in which an element appears once per window that holds it."""
 
@@ -225,6 +228,7 @@ WINDOWS_GRAD = define_op(
         Sample(((1, 2, 1, 2, 3, 2),), (1, (2, 3), (2, 3), (1, 1), (1, 5, 3, 2))),
         Sample(((2, 3),), (0, (3,), (3,), (1,), (6,))),
     ),
+    batch=batch_changed(next_axis, None, None, None, larger_shape),
 )
 """Elements of windows added up at their places in `shape`: the transpose of `windows`."""
 
@@ -279,6 +283,7 @@ SUM_POOL = define_op(
     kinds="f",
     ulp=(4.0, 4.0),
     samples=_SAMPLES,
+    batch=_EACH,
 )
 """The sum of each window."""
 
@@ -305,6 +310,7 @@ MAX_POOL = define_op(
     emit=Expansion(_max_expand),
     kinds="f",
     samples=_SAMPLES,
+    batch=_EACH,
 )
 """The largest element of each window; the largest ones share its cotangent evenly."""
 
@@ -358,5 +364,6 @@ MAX_POOL_GRAD = define_op(
     emit=Expansion(_max_grad_expand),
     kinds="f",
     ulp=(4.0, 4.0),
+    batch=_EACH,
 )
 """What windows pass back to their largest elements."""

@@ -187,3 +187,25 @@ def test_adaptive_pooling_averages_bins(bins: Any) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-12)
     with pytest.raises(ShapeError, match="adaptive_avg_pool: x has shape"):
         tl.nn.adaptive_avg_pool(np.ones((2, 3)), 1)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("is_weight_mapped", [False, True])
+def test_examples_of_vmap_are_convolved_and_pooled_each(is_weight_mapped: bool) -> None:
+    x, w = RNG.normal(size=(3, 2, 5, 4, 2)), RNG.normal(size=(3, 2, 2, 2, 3))
+
+    def net(x: tl.Tensor, w: tl.Tensor) -> tl.Tensor:
+        h = tl.nn.conv2d(x, w, stride=(2, 1), padding="same")
+        return tl.nn.avg_pool(tl.nn.max_pool(h, 2, stride=1), (1, 2), stride=1)
+
+    def slopes(x: tl.Tensor, w: tl.Tensor) -> tl.Tensor:
+        found: tl.Tensor = tl.grad(lambda x: tl.sum(net(x, w) ** 2))(x)
+        return found
+
+    weights = w if is_weight_mapped else w[0]
+    for function in (net, slopes):
+        mapped = tl.vmap(function, in_axes=(0, 0 if is_weight_mapped else None))
+        got = mapped(tl.asarray(x), tl.asarray(weights)).numpy()
+        for i in range(3):
+            want = function(tl.asarray(x[i]), tl.asarray(w[i if is_weight_mapped else 0]))
+            np.testing.assert_allclose(got[i], want.numpy(), rtol=1e-12, atol=1e-12)
