@@ -75,6 +75,7 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
         outputs = [_place(level, x, axis) for x, axis in zip(found, places, strict=True)]
         return nest.unflatten(result, outputs)
 
+    del mapped.__wrapped__  # or a compiled call would pass the defaults of f as arguments
     return mapped
 
 

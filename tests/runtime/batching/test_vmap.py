@@ -228,3 +228,11 @@ def test_op_without_a_rule_warns_once() -> None:
 def test_most_ops_have_a_rule() -> None:
     slow = [op.name for op in sampled_ops() if is_slow(op)]
     assert len(slow) < 0.2 * len(sampled_ops()), slow
+
+
+@MODES
+def test_arguments_left_out_keep_their_defaults(mode: Any) -> None:
+    x = tl.asarray([[1.0, -2.0], [0.5, 3.0]])
+    for function in (tl.nn.gelu, tl.nn.elu, tl.nn.layer_norm):
+        got = mode(tl.vmap(function))(x)
+        np.testing.assert_allclose(got.numpy(), function(x).numpy(), rtol=1e-14)
