@@ -17,7 +17,7 @@ import numpy as np
 
 from tapeline.runtime.dispatch import STATE, bind, set_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError
-from tapeline.runtime.op import Attrs, Op, Trait
+from tapeline.runtime.op import Attrs, Expansion, Op, Trait
 from tapeline.runtime.ops.batch_rules import apply, batch_elementwise, spread
 from tapeline.runtime.record import Node
 from tapeline.runtime.spec import DType, Shape
@@ -151,14 +151,29 @@ class Level:
         pairs = [self.lower(tensor) for tensor in inputs]
         below = [tensor for tensor, _ in pairs]
         mapped = [is_mapped for _, is_mapped in pairs]
+        any_mapped = any(mapped) or op.has(Trait.RANDOM)
+        if any_mapped and op.batch is None and isinstance(op.lowering, Expansion):
+            return self._expand(op, inputs, attrs)
         with self.outside():
-            any_mapped = any(mapped) or op.has(Trait.RANDOM)
             results = (
                 self._batch(op, below, mapped, attrs) if any_mapped else bind(op, below, attrs)
             )
         if op.n_outputs is None:
             return Batched(self, results, any_mapped)
         return tuple([Batched(self, result, any_mapped) for result in results])
+
+    def _expand(self, op: Op, inputs: Sequence[Tensor], attrs: Attrs) -> Any:
+        """The op by way of simpler ones; tapes see only the op itself."""
+        assert isinstance(op.lowering, Expansion)
+        active = STATE.active
+        STATE.active = None
+        try:
+            results = op.lowering.expand(*[wrap(x._value) for x in inputs], *attrs)
+        finally:
+            STATE.active = active
+        if type(results) is Tensor:
+            return self.value_of(results)
+        return tuple([self.value_of(result) for result in results])
 
     def _batch(self, op: Op, below: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs) -> Any:
         if op.batch is not None:

@@ -13,7 +13,7 @@ from tests.sampling import build_inputs, rng_of, sampled_ops, samples_of
 import tapeline as tl
 from tapeline.runtime.dispatch import BUSY, STATE, bind
 from tapeline.runtime.errors import ArgumentError, LeakedTensorError, ShapeError, TracingError
-from tapeline.runtime.op import Op, Trait
+from tapeline.runtime.op import Expansion, Op, Trait
 from tapeline.runtime.tensor import Tensor, wrap
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -29,7 +29,8 @@ SIZE = 3
 
 def is_slow(op: Op) -> bool:
     """Whether the op runs once per example."""
-    return op.batch is None and not op.has(Trait.ELEMENTWISE)
+    is_expanded = isinstance(op.lowering, Expansion)
+    return op.batch is None and not (op.has(Trait.ELEMENTWISE) or is_expanded)
 
 
 def listed(results: Any) -> list[Tensor]:
