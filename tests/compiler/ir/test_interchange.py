@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.compiler.passes.test_fuzz import _Maker
+from tests.sampling import op_cases, sampled_ops
 
 import tapeline as tl
 from tapeline.compiler.ir.graph import Graph, graphs_equal
@@ -24,7 +25,7 @@ from tapeline.compiler.ir.interpret import run_graph
 from tapeline.compiler.ir.text import print_graph
 from tapeline.compiler.ir.verify import verify_graph
 from tapeline.runtime.errors import GraphError
-from tapeline.runtime.op import get_op, registered_ops
+from tapeline.runtime.op import Op, get_op, registered_ops
 from tapeline.runtime.spec import TensorSpec
 
 
@@ -189,3 +190,17 @@ def test_calls_of_traced_functions_read_back() -> None:
     given = [np.array([1.0, 2.0])]
     np.testing.assert_array_equal(run_graph(found, given)[0], [3.0, 5.0])
     assert get_op("add") in found.ops
+
+
+@pytest.mark.parametrize("op", sampled_ops(), ids=lambda op: op.name)
+def test_json_keeps_every_op_with_its_attributes(op: Op) -> None:
+    graph = Graph(op.name)
+    for case in op_cases(op):
+        specs = [TensorSpec(array.shape, array.dtype) for array in case.arrays]
+        inputs = [graph.add_placeholder(spec) for spec in specs]
+        graph.outputs += graph.picks(graph.add(op, inputs, case.attrs))
+    assert not opaque_attributes(graph)
+    found = Graph.from_json(graph.to_json())
+    assert graphs_equal(graph, found)
+    for before, after in zip(graph.attrs, found.attrs, strict=True):
+        assert repr(before) == repr(after)
