@@ -11,6 +11,7 @@ compared, and what does not fit is a `GraphError` that says where.
 from __future__ import annotations
 
 import base64
+import builtins
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER, make_call_
 from tapeline.compiler.ir.text import attr_text, spec_text, subgraphs_first_use
 from tapeline.runtime.errors import GraphError, TapelineError
 from tapeline.runtime.op import Attrs, Op, Trait, get_op
+from tapeline.runtime.ops.effects import Message
 from tapeline.runtime.spec import SUPPORTED_DTYPES, Shape, TensorSpec, spec_of
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -130,7 +132,34 @@ def attr_to_document(value: Any) -> Any:
         return {"complex": [attr_to_document(value.real), attr_to_document(value.imag)]}
     if value is Ellipsis:
         return {"ellipsis": True}
-    return {"opaque": attr_text(value)}
+    found = _exception_to_document(value)
+    return {"opaque": attr_text(value)} if found is None else found
+
+
+def _exception_to_document(value: Any) -> Document | None:
+    """JSON for what raises: an exception that Python has, with arguments that JSON has."""
+    if isinstance(value, Message):
+        kind, key, args = value.error, "message", value.args
+    elif isinstance(value, Exception):
+        kind, key, args = type(value), "error", value.args
+    elif isinstance(value, type) and issubclass(value, Exception):
+        kind, key, args = value, "error_type", ()
+    else:
+        return None
+    arguments = [attr_to_document(item) for item in args]
+    is_plain = all(not isinstance(item, dict) or "opaque" not in item for item in arguments)
+    if getattr(builtins, kind.__name__, None) is not kind or not is_plain:
+        return None
+    return {key: [kind.__name__, arguments]}
+
+
+def _exception_from_document(key: str, name: str, arguments: Sequence[Any]) -> Any:
+    kind = getattr(builtins, name, None)
+    if not isinstance(kind, type) or not issubclass(kind, Exception):
+        raise GraphError(f"{name!r} is no exception that Python has")
+    if key == "error_type":
+        return kind
+    return Message(tuple(arguments), kind) if key == "message" else kind(*arguments)
 
 
 # ---- reading
@@ -365,6 +394,14 @@ def attr_from_document(value: Any, depth: int = 0) -> Any:
             return complex(attr_from_document(real, depth + 1), attr_from_document(imag, depth + 1))
         case {"ellipsis": True}:
             return Ellipsis
+        case {"message": [str() as name, list() as items]}:
+            arguments = [attr_from_document(item, depth + 1) for item in items]
+            return _exception_from_document("message", name, arguments)
+        case {"error": [str() as name, list() as items]}:
+            arguments = [attr_from_document(item, depth + 1) for item in items]
+            return _exception_from_document("error", name, arguments)
+        case {"error_type": [str() as name, []]}:
+            return _exception_from_document("error_type", name, ())
         case {"opaque": text}:
             raise GraphError(f"the attribute {text} is an object of the process that wrote it")
         case dict():

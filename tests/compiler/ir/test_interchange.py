@@ -15,6 +15,7 @@ import tapeline as tl
 from tapeline.compiler.ir.graph import Graph, graphs_equal
 from tapeline.compiler.ir.interchange import (
     VERSION,
+    attr_from_document,
     graph_from_document,
     graph_from_json,
     graph_to_document,
@@ -98,8 +99,6 @@ def test_json_keeps_the_types_of_attributes() -> None:
     graph.outputs.append(graph.add(op, (x,)))
     graph.attrs[1] = (odd, (Ellipsis, ()))
     document = json.loads(json.dumps(graph_to_document(graph)))
-    from tapeline.compiler.ir.interchange import attr_from_document
-
     found = tuple(attr_from_document(value) for value in document["graphs"][0]["nodes"][1]["attrs"])
     assert repr(found) == repr(graph.attrs[1])
 
@@ -110,13 +109,34 @@ def test_json_is_one_line_unless_asked() -> None:
     assert json.loads(graph.to_json(indent=1)) == json.loads(graph.to_json())
 
 
-def test_json_of_an_attribute_that_is_an_object_is_not_read() -> None:
+def test_json_keeps_checks_with_their_messages() -> None:
     @tl.function
     def checked(x: tl.Tensor) -> tl.Tensor:
         assert tl.sum(x) > 0, "must be positive"
         return x
 
     graph = checked.get_concrete_function(tl.TensorSpec([2], "float64")).graph
+    assert not opaque_attributes(graph)
+    found = Graph.from_json(graph.to_json())
+    run_graph(found, [np.ones(2)])
+    with pytest.raises(AssertionError, match="must be positive"):
+        run_graph(found, [-np.ones(2)])
+
+
+def test_json_names_no_exceptions_but_those_of_python() -> None:
+    for name in ("system", "print", "SystemExit", "KeyboardInterrupt", "__import__"):
+        with pytest.raises(GraphError, match="is no exception that Python has"):
+            attr_from_document({"error": [name, []]})
+    assert attr_from_document({"error_type": ["ValueError", []]}) is ValueError
+
+
+def test_json_of_an_attribute_that_is_an_object_is_not_read() -> None:
+    @tl.function
+    def shown(x: tl.Tensor) -> tl.Tensor:
+        tl.print("x is", x)
+        return x
+
+    graph = shown.get_concrete_function(tl.TensorSpec([2], "float64")).graph
     assert len(opaque_attributes(graph)) == 1
     with pytest.raises(GraphError, match="is an object of the process that wrote it"):
         Graph.from_json(graph.to_json())
