@@ -1,3 +1,4 @@
 """Switches for the whole process, `tl.config`."""
 
 from tapeline.compiler.function import run_functions_eagerly as run_functions_eagerly
+from tapeline.runtime.gradients.guard import guard_gradients as guard_gradients

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapeline as tl
-from tapeline.runtime.dispatch import GUARDED, GUARDING
+from tapeline.runtime.dispatch import GUARDING
 from tapeline.runtime.ops.guarded import GUARDED_DIVIDE, GUARDED_MULTIPLY
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -126,13 +126,16 @@ def test_guard_costs_nothing_where_nothing_is_masked() -> None:
 
 def test_guard_can_be_turned_off() -> None:
     x = tl.asarray([0.0, 4.0])
-    GUARDED[0] = False
+    assert tl.config.guard_gradients(False)
     try:
         with np.errstate(all="ignore"):
             found = tl.grad(lambda x: tl.sum(tl.where(x > 0, tl.sqrt(x), 0.0)))(x)
+            f = tl.function(lambda x: tl.sum(tl.where(x > 0, tl.sqrt(x), 0.0)))
+            across = tl.function(tl.grad(f))(x)
     finally:
-        GUARDED[0] = True
+        assert not tl.config.guard_gradients(True)
     assert np.isnan(found.numpy()[0])
+    assert np.isnan(across.numpy()[0])
 
 
 def test_kernels_say_when_a_zero_wins() -> None:
