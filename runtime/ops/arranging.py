@@ -14,6 +14,7 @@ from tapeline.runtime.ops.axes import Axis, as_index
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.pointwise import apply
+from tapeline.runtime.ops.searching import reject_traced
 from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE, ravel
 from tapeline.runtime.ops.slicing import FULL, GETITEM, slice_along
 from tapeline.runtime.spec import normalize_axis
@@ -155,7 +156,11 @@ def repeat(
         x, axis = ravel(x), 0
     axis = normalize_axis("repeat", axis, x.ndim)
     before, extent, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    if type(repeats) is Tensor and type(repeats._value) is not np.ndarray:
+        reject_traced("repeat", "give repeats as Python ints")
     counts = np.asarray(repeats)
+    if isinstance(repeats, list | tuple) and not repeats:
+        counts = counts.astype(np.int64)
     if counts.dtype.kind not in "iu":
         raise ArgumentTypeError(f"repeat: repeats must be ints, got {repeats!r}")
     if (counts < 0).any() or (counts.size != 1 and counts.shape != (extent,)):

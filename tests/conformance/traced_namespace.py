@@ -22,6 +22,8 @@ def traced(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if function is tl.repeat and isinstance(args[1], tl.Tensor):
+            args = (args[0], args[1].tolist())  # as a tensor it would decide on the shape
         return tl.function(function)(*args, **kwargs)
 
     return call

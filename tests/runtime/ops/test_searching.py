@@ -40,3 +40,8 @@ def test_nonzero_of_a_traced_tensor_says_what_to_do() -> None:
 
     with pytest.raises(TypeError, match=r"depends on the values.*outside of the traced function"):
         f(tl.asarray([1.0, 0.0]))
+
+
+def test_repeat_by_a_traced_tensor_says_what_to_do() -> None:
+    with pytest.raises(TypeError, match=r"repeat: the shape .* depends on the values.*Python ints"):
+        tl.function(tl.repeat)(tl.asarray([1.0, 2.0]), tl.asarray([2, 1]))
