@@ -50,7 +50,7 @@ function rowOf(graph, unit) {
   const id = unit.nodes[0], node = graph.nodes[id];
   const pills = (node.i || []).filter((s) => graph.nodes[s].inline).map((s) => short(graph.nodes[s].t, 14));
   const mark = node.o ? "out " + node.o.join(", ") : "";
-  const label = graph.kernels ? `k${id}` : `%${id}`, title = short(node.t, 28), spec = short(node.s, 28);
+  const label = graph.kernels ? `k${id}` : `%${id}`, title = short(node.t, 28) + (node.g ? " ▾" : ""), spec = short(node.s, 28);
   let width = 2 * PAD + label.length * SMALL + 6 + title.length * CHAR + 14 + spec.length * SMALL;
   for (const pill of pills) width += pill.length * SMALL + 14;
   if (mark) width += mark.length * SMALL + 16;

@@ -185,7 +185,7 @@ class Page {
       ...(data.summary ? [h("h3", {}, "Summary"), h("pre", {}, data.summary)] : []),
       h("h3", {}, "How to move"),
       h("p", {}, "Drag to pan, scroll to zoom, click a node for its details. ", h("kbd", {}, "/"), " searches, ", h("kbd", {}, "Enter"),
-        " goes from hit to hit, ", h("kbd", {}, "F"), " fits, ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " follow values. Double-click a group to unfold it."));
+        " goes from hit to hit, ", h("kbd", {}, "F"), " fits, ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " follow values. Double-click a group to unfold it, and a node with ▾ to see the graph inside."));
   }
 
   follow() {

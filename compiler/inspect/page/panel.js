@@ -153,6 +153,7 @@ class Panel {
       const row = this.at(event);
       if (row && row.unit.label) this.unfold(row.unit.key);
       else if (row && row.unit.inside) this.refold(row.unit.inside);
+      else if (row && row.node && row.node.g) this.show(row.node.g[0]);
       else { this.fit(); this.draw(); }
     });
   }

@@ -186,6 +186,30 @@ def test_browser_clicks_zooms_pans_unfolds_and_searches(tmp_path: Path) -> None:
 
 
 @needs_browser
+def test_browser_goes_into_loops_and_back(tmp_path: Path) -> None:
+    @tl.function
+    def steps(x: tl.Tensor) -> tl.Tensor:
+        while tl.sum(x) < 10:
+            x = x * 2
+        return x
+
+    page = steps.get_concrete_function(tl.TensorSpec([2], "float64")).graph.to_html()
+    loop = next(k for k, node in enumerate(data_of(page)["graphs"][0]["nodes"]) if "g" in node)
+    script = f"""<script>
+page.select(page.panels[0], {loop});
+const inner = [...document.querySelectorAll("#details .chip")].pop();
+inner.click();
+document.body.dataset.inside = page.panels[0].graph.name;
+page.panels[0].back.click();
+document.body.dataset.outside = page.panels[0].graph.name;
+</script></body>"""
+    document = browse(page.replace("</body>", script), tmp_path)
+    body = re.findall(r"<body[^>]*>", document)[0]
+    assert "the 'while' at line" in body
+    assert 'data-outside="steps"' in body
+
+
+@needs_browser
 @pytest.mark.slow
 def test_browser_shows_five_thousand_nodes(tmp_path: Path) -> None:
     @tl.function(autograph=False)
