@@ -513,7 +513,7 @@ def test_variable_that_a_loop_reads_before_it_has_a_value() -> None:
     @tl.function
     def f(n: Any) -> Any:
         for i in range(n):
-            y = 1 if i == 0 else y + 1  # noqa: F821  # undefined is the point
+            y: Any = 1 if i == 0 else y + 1  # noqa: F821  # undefined is the point
         return y
 
     with pytest.raises(UndefinedVariableError, match=r"'y' may be undefined.*first round"):
