@@ -24,7 +24,7 @@ from tapeline.compiler.autodiff.mincut import CutProblem, minimum_cut
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.runtime.errors import GraphError
-from tapeline.runtime.op import Branch, Loop, Op, Reduction, Trait
+from tapeline.runtime.op import Branch, IndexMap, Loop, Op, Reduction, Trait
 
 DEPTH_LIMIT = 64
 REDUCTION_FACTOR = 4
@@ -177,6 +177,10 @@ def _keeping_cost(
         return None  # its parts can be kept
     if node_id in dear:
         return spec.nbytes
+    if dear and isinstance(joint.ops[node_id].lowering, IndexMap):
+        (source,) = joint.inputs[node_id]
+        if joint.spec(source).nbytes <= spec.nbytes:
+            return None  # as good to keep what it is a view of
     if not dear and node_id in outputs:
         return 0
     if joint.ops[node_id] is PLACEHOLDER:
