@@ -17,7 +17,7 @@ from tapeline.runtime.ops.joining import stack
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
 
-__all__ = ["cond", "map_fn", "scan", "switch_case", "while_loop"]
+__all__ = ["cond", "foldl", "map_fn", "scan", "switch_case", "while_loop"]
 
 Function = Callable[..., Any]
 
@@ -98,7 +98,7 @@ def cond(
     >>> import tapeline as tl
     >>> x = tl.asarray(3.0)
     >>> tl.cond(x > 2, lambda: x * x, lambda: x)
-    tl.Tensor(9.0, shape=(), dtype=float64)
+    tl.Tensor(9., shape=(), dtype=float64)
     """
     if isinstance(pred, bool):
         return (true_fn if pred else false_fn)(*operands)
@@ -235,7 +235,7 @@ def while_loop(
     --------
     >>> import tapeline as tl
     >>> tl.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (0, 1.5))
-    (tl.Tensor(3, shape=(), dtype=int64), tl.Tensor(12.0, shape=(), dtype=float64))
+    (tl.Tensor(3, shape=(), dtype=int64), tl.Tensor(12., shape=(), dtype=float64))
     """
     carried = _State("while_loop", state)
     if maximum_iterations is not None and maximum_iterations < 0:
@@ -382,3 +382,39 @@ def map_fn(f: Function, xs: Any) -> Any:
     tl.Tensor([3 7], shape=(2,), dtype=int64)
     """
     return scan(lambda _, row: (None, f(row)), None, xs)[1]
+
+
+def foldl(f: Function, elems: Any, initializer: Any = None) -> Any:
+    """What a function makes of an accumulator and each row of `elems` in turn.
+
+    Parameters
+    ----------
+    f : callable
+        `f(accumulator, row)` gives the next accumulator, alike in structure, shapes and dtypes.
+    elems : structure of TensorLike
+        Their first axes have one length.
+    initializer : structure of TensorLike, optional
+        The first accumulator; by default the first row, which `f` does not see then.
+
+    Returns
+    -------
+    Structure of Tensor
+
+    Raises
+    ------
+    ShapeError
+        If lengths differ, or the accumulator does not stay alike.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.foldl(lambda a, x: a * x, tl.asarray([2.0, 3.0, 4.0]))
+    tl.Tensor(24., shape=(), dtype=float64)
+    """
+    if initializer is None:
+        elems = nest.map_structure(as_tensor, elems)
+        initializer = nest.map_structure(lambda x: x[0], elems)
+        elems = nest.map_structure(lambda x: x[1:], elems)
+        if all(x.shape[0] == 0 for x in nest.flatten(elems)):
+            return initializer
+    return scan(lambda carry, row: (f(carry, row), None), initializer, elems)[0]

@@ -79,6 +79,34 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
     return mapped
 
 
+def vectorized_map(f: Callable[..., Any], elems: Any) -> Any:
+    """`f` of each row of `elems`, all of them at once: `vmap` under TensorFlow's name.
+
+    Parameters
+    ----------
+    f : callable
+        From a row, a structure like `elems`, to a structure of tensors.
+    elems : structure of TensorLike
+        Their first axes have one length.
+
+    Returns
+    -------
+    Structure of Tensor
+
+    Raises
+    ------
+    ShapeError
+        If lengths differ.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.vectorized_map(lambda row: row.sum(), tl.asarray([[1, 2], [3, 4]]))
+    tl.Tensor([3 7], shape=(2,), dtype=int64)
+    """
+    return vmap(f)(elems)
+
+
 def _per_argument(in_axes: Axes, count: int) -> Any:
     if in_axes is None or isinstance(in_axes, int):
         return in_axes

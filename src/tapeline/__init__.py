@@ -16,6 +16,7 @@ from tapeline.runtime.constants import nan as nan
 from tapeline.runtime.constants import newaxis as newaxis
 from tapeline.runtime.constants import pi as pi
 from tapeline.runtime.control import cond as cond
+from tapeline.runtime.control import foldl as foldl
 from tapeline.runtime.control import map_fn as map_fn
 from tapeline.runtime.control import scan as scan
 from tapeline.runtime.control import switch_case as switch_case
@@ -226,6 +227,7 @@ from tapeline.runtime.variable import Variable as Variable
 __array_api_version__ = "2025.12"
 from tapeline import fft as fft
 from tapeline import linalg as linalg
+from tapeline.runtime.batching.vmap import vectorized_map as vectorized_map
 from tapeline.runtime.batching.vmap import vmap as vmap
 from tapeline.runtime.indexed_slices import IndexedSlices as IndexedSlices
 from tapeline.runtime.ops.einsum import einsum as einsum

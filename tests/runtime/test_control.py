@@ -82,3 +82,18 @@ def test_tape_differentiates_an_eager_loop() -> None:
         tape.watch(x)
         _, y = tl.while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, y * x), (0, tl.asarray(1.0)))
     assert np.isclose(float(tape.gradient(y, x)), 4 * 1.5**3)
+
+
+@pytest.mark.parametrize("mode", [lambda f: f, tl.function], ids=["eager", "compiled"])
+def test_foldl_goes_through_the_rows_from_the_left(mode: Any) -> None:
+    x = tl.asarray([2.0, 3.0, 4.0])
+    from_first = mode(lambda x: tl.foldl(lambda a, b: a * b - 1.0, x))
+    assert float(from_first(x)) == 19.0
+    from_five = mode(lambda x: tl.foldl(lambda a, b: a - b, x, tl.asarray(5.0)))
+    assert float(from_five(x)) == -4.0
+    assert tl.grad(mode(lambda x: tl.foldl(lambda a, b: a * b, x)))(x).numpy().tolist() == [
+        12,
+        8,
+        6,
+    ]
+    assert float(tl.foldl(lambda a, b: a * b, x[:1])) == 2.0

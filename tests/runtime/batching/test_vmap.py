@@ -237,3 +237,9 @@ def test_arguments_left_out_keep_their_defaults(mode: Any) -> None:
     for function in (tl.nn.gelu, tl.nn.elu, tl.nn.layer_norm):
         got = mode(tl.vmap(function))(x)
         np.testing.assert_allclose(got.numpy(), function(x).numpy(), rtol=1e-14)
+
+
+def test_vectorized_map_maps_rows_of_a_structure() -> None:
+    x, y = np.arange(6.0).reshape(3, 2), np.arange(3.0)
+    found = tl.vectorized_map(lambda p: p["x"] * p["y"], {"x": tl.asarray(x), "y": tl.asarray(y)})
+    np.testing.assert_array_equal(found.numpy(), x * y[:, None])
