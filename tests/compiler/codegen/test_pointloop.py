@@ -57,7 +57,7 @@ def test_number_that_somebody_takes_keeps_the_loop_a_loop() -> None:
     def run(x: Any) -> Any:
         return tl.while_loop(lambda i, x: i < 4, lambda i, x: (i + 2, x * 2), (1, x))
 
-    x = tl.asarray(np.arange(5.0))
+    x = tl.asarray(np.arange(50.0))
     assert kinds(run, x) == ["control"]
     i, y = tl.function(run)(x)
     assert int(i) == 5
