@@ -83,15 +83,14 @@ def function_entry(
     order = _order(leaves, call.tensors)
     if args is None or order is None or concrete.writes_cells:
         return None
-    words = [] if concrete.guards is None else concrete.guards.words()
-    if words is None:
-        return None
+    traced = concrete.guards
+    words = None if traced is None else traced.words()
     outputs, structure, builder = _results(concrete)
     captures = tuple(_cell(source) for source in concrete.hidden_inputs)
     guards: list[CellGuard] = [busy_guard(BUSY)]
     if concrete.variables:
         guards.append(empty_guard(RECORDING))
-    guards += [CellGuard(*word) for word in words]
+    guards += [CellGuard(*word) for word in words or ()]
     executable = concrete.differentiable.compiled.executable()
     spec = EntrySpec(
         args=args,
@@ -101,6 +100,7 @@ def function_entry(
         structure=structure,
         builder=builder,
         guards=tuple(guards),
+        check=traced.hold if traced is not None and words is None else None,
         recording=empty_guard(RECORDING),
         same=_aliases(leaves),
         keywords=tuple(given[1]),

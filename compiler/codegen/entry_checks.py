@@ -6,6 +6,7 @@ No Python code runs while they are checked, so what is read stays as it is until
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,6 +92,8 @@ class EntryChecks:
                 self.require_equal("ptr", fn.load("ptr", place), self.object(guard.expected))
             else:
                 self.require_equal("i64", fn.load("i64", place), guard.expected)
+        if spec.check is not None:
+            self.ask(spec.check)
         for number, arg in enumerate(spec.args):
             self.check_argument(arg, fn.load("ptr", fn.offset("%args", 8 * number)))
         self.check_same()
@@ -228,6 +231,18 @@ class EntryChecks:
             items.append(fn.load("ptr", value))
         for number in arg.order or range(len(items)):
             self.check_argument(arg.items[number], items[number])
+
+    def ask(self, check: Callable[[], bool]) -> None:
+        """Leaves unless a Python function says True; what it raises goes to the caller."""
+        fn, number = self.fn, self.fn.number()
+        answer = fn.call("ptr", "PyObject_CallNoArgs", ("ptr", self.object(check)))
+        raised = fn.compare("eq", answer, "null", "ptr")
+        fn.branch(raised, f"raised{number}", f"answered{number}")
+        fn.label(f"raised{number}")
+        fn.line("ret ptr null")
+        fn.label(f"answered{number}")
+        fn.call("void", "Py_DecRef", ("ptr", answer))  # True and False outlive this
+        self.require_equal("ptr", answer, self.object(True, "py_true"))
 
     def check_node(self, node: str) -> None:
         """Leaves where a tape may know the value: it has a node, and some tape records."""

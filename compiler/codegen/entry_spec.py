@@ -111,6 +111,8 @@ class EntrySpec:
     """Of the returned outputs; "call" passes them to `builder`, whose result is returned."""
     builder: Callable[..., Any] | None = None
     guards: tuple[CellGuard, ...] = ()
+    check: Callable[[], bool] | None = None
+    """Called after the guards; must return True. For what words of memory do not tell."""
     recording: CellGuard | None = None
     """Holds while no tape records, and nodes of tensors mean nothing; without it tensors must have
     no node."""

@@ -121,3 +121,39 @@ def test_a_default_that_is_a_tensor_is_left_to_python() -> None:
     compiled: Any = tl.function(lambda x, y=default: x + y)
     for _ in range(4):
         np.testing.assert_array_equal(compiled(tl.asarray([2.0])).numpy(), [3.0])
+
+
+def test_guards_on_attributes_and_containers_keep_the_native_entry() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.scale = 2.0
+            self.parts = [tl.Variable(1.0), tl.Variable(2.0)]
+
+    model = Model()
+
+    @tl.function
+    def f(x: Any) -> Any:
+        return x * model.scale + model.parts[0] + model.parts[1]
+
+    x = tl.asarray([1.0])
+    for _ in range(4):
+        assert f(x).tolist() == [5.0]
+    slow, calls = f._slow, []
+
+    def spy(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return slow(*args, **kwargs)
+
+    if native_entry_allowed():
+        f._slow = spy
+    assert f(x).tolist() == [5.0]
+    assert calls == []
+    model.scale = 3.0
+    for _ in range(4):
+        assert f(x).tolist() == [6.0]
+    model.parts[0] = tl.Variable(10.0)
+    for _ in range(4):
+        assert f(x).tolist() == [15.0]
+    model.scale = 2.0
+    assert f(x).tolist() == [14.0]
+    assert f.trace_count == 4
