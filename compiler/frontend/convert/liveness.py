@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from tapeline.compiler.frontend.convert.syntax import SCOPES, Names, walk_scope
 
-_COMPOUND = (ast.If, ast.While, ast.For, ast.Try, ast.With, ast.Match)
-
 
 class Liveness:
     """The result for one function: `after` has the names live after each loop, by its id."""
@@ -35,8 +33,12 @@ class Liveness:
             return then | other | _loads(statement.test)
         if isinstance(statement, ast.While | ast.For):
             return self._loop(statement, live)
-        if isinstance(statement, _COMPOUND):
-            return self._any_order(statement, live)
+        if isinstance(statement, ast.Try | ast.TryStar):
+            return self._try(statement, live)
+        if isinstance(statement, ast.With):
+            return self._with(statement, live)
+        if isinstance(statement, ast.Match):
+            return self._match(statement, live)
         names = Names([statement])
         return (live - set(names.stored)) | set(names.loaded)
 
@@ -51,16 +53,35 @@ class Liveness:
         self.after[id(statement)] = live | self._escaping
         return around
 
-    def _any_order(self, statement: ast.stmt, live: set[str]) -> set[str]:
-        """For statements whose parts may be left at any point: nothing is known to be bound."""
-        around = live | set(Names([statement]).loaded)
-        for part in ast.iter_child_nodes(statement):
-            inner = getattr(part, "body", None)
-            if isinstance(part, ast.ExceptHandler | ast.match_case) and isinstance(inner, list):
-                self._block(inner, around)
-        for name in ("body", "orelse", "finalbody"):
-            self._block(getattr(statement, name, []), around)
-        return around
+    def _try(self, statement: ast.Try | ast.TryStar, live: set[str]) -> set[str]:
+        """An exception may leave the body at any point, for a handler or for what follows."""
+        before = self._escaping
+        after = self._block(statement.finalbody, live) | live
+        self._escaping = before | after
+        handled = set(after)
+        for handler in statement.handlers:
+            handled |= self._block(handler.body, after)
+            handled |= set() if handler.type is None else _loads(handler.type)
+        rest = self._block(statement.orelse, after)
+        self._escaping = before | handled
+        body = self._block(statement.body, rest | handled)
+        self._escaping = before
+        return body | handled
+
+    def _with(self, statement: ast.With, live: set[str]) -> set[str]:
+        """A context manager may swallow an exception from any point of the body."""
+        before = self._escaping
+        self._escaping = before | live
+        body = self._block(statement.body, live)
+        self._escaping = before
+        return body.union(live, *(_loads(item.context_expr) for item in statement.items))
+
+    def _match(self, statement: ast.Match, live: set[str]) -> set[str]:
+        found = live | _loads(statement.subject)
+        for case in statement.cases:
+            found |= self._block(case.body, live)
+            found |= set() if case.guard is None else _loads(case.guard)
+        return found
 
 
 def _loads(expression: ast.expr) -> set[str]:
