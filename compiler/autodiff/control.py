@@ -18,7 +18,7 @@ import numpy as np
 from tapeline.compiler.autodiff.partition import partition
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.control import UNLIMITED
-from tapeline.compiler.frontend.replay import replay
+from tapeline.compiler.frontend.replay import replay_on_tape
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.control_ops import (
     LoopForm,
@@ -35,7 +35,6 @@ from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.dispatch import STATE, bind, guarding, is_guarded
 from tapeline.runtime.op import Attrs, Op, get_op
 from tapeline.runtime.spec import TensorSpec
-from tapeline.runtime.tape import pop_tape, push_new_tape, watch
 from tapeline.runtime.tensor import Tensor
 
 _BEFORE_CUT = (*BEFORE_GRADIENTS, CommonSubexpressions(), DeadCode())
@@ -68,13 +67,7 @@ def _pull_back(
 ) -> tuple[list[Tensor], list[Tensor | None]]:
     """In a trace: the graph's outputs, and the gradients for the inputs at `wrt` from cotangents of
     the outputs `given`."""
-    tape = push_new_tape(persistent=False, watch_accessed_variables=False)
-    try:
-        for position in wrt:
-            watch(tape, inputs[position])
-        outputs = replay(graph, inputs)
-    finally:
-        pop_tape(tape)
+    tape, outputs = replay_on_tape(graph, inputs, wrt)
     targets = [outputs[k] for k in given]
     sources = [inputs[position] for position in wrt]
     return outputs, imperative_grad(None, tape, targets, sources, output_gradients=list(cts))

@@ -11,11 +11,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from tapeline.compiler.frontend.capture import CapturingGraph
-from tapeline.compiler.frontend.replay import replay
+from tapeline.compiler.frontend.replay import replay_on_tape
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.dispatch import guarding
-from tapeline.runtime.tape import pop_tape, push_new_tape, watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +67,7 @@ def _build_joint(graph: Graph, wrt: tuple[int, ...]) -> Joint:
             joint.placeholder_tensor(graph.spec(node), str(graph.attrs[node][0]))
             for node in graph.placeholders
         ]
-        tape = push_new_tape(persistent=False, watch_accessed_variables=False)
-        try:
-            for position in wrt:
-                watch(tape, inputs[position])
-            outputs = replay(graph, inputs)
-        finally:
-            pop_tape(tape)
+        tape, outputs = replay_on_tape(graph, inputs, wrt)
         differentiable = tuple(
             k for k, tensor in enumerate(outputs) if is_differentiable_kind(tensor.dtype.kind)
         )

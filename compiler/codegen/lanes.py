@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tapeline.compiler.codegen.loops import ZERO, Index, int64
-from tapeline.compiler.codegen.reduce import Reducer, State, Total
+from tapeline.compiler.codegen.reduce import Reducer, State, Total, Totals
 from tapeline.compiler.codegen.sweep import Bases, Sweep
 from tapeline.compiler.codegen.values import Value
 
@@ -163,7 +163,7 @@ class _Strip:
         sweep, f = self.sweep, self.f
         dims = sweep.schedule.inner
         last, extent = dims[-1], sweep.extent(dims[-1])
-        totals = [Total(reducer) for _ in range(self.groups) for reducer in reducers]
+        totals = Totals(tuple(Total(reducer) for _ in range(self.groups) for reducer in reducers))
 
         def run(bases: Bases, carry: list[Value]) -> list[Value]:
             def block(low: Value, values: list[Value]) -> list[Value]:
@@ -174,24 +174,12 @@ class _Strip:
 
                 ends = f.loop(low, high, 1, self._initial(reducers), row)
                 parts = [s for states in self._states(reducers, ends) for s in states]
-                return self._add(totals, values, parts)
+                return totals.add(f, values, parts)
 
             return f.loop(ZERO, extent, size, carry, block)
 
-        start = [x for total in totals for x in total.initial(sweep.lanes)]
+        start = totals.initial(sweep.lanes)
         carry = sweep.inner_loops(dims[:-1], self.bases, start, run)
-        results = []
-        for total in totals:
-            count = len(total.initial(1))
-            results.append(total.reducer.result(f, total.state(f, carry[:count])))
-            carry = carry[count:]
+        results = totals.results(f, carry)
         count = len(reducers)
         return [results[k * count : (k + 1) * count] for k in range(self.groups)]
-
-    def _add(self, totals: list[Total], carry: list[Value], parts: list[State]) -> list[Value]:
-        found: list[Value] = []
-        for total, part in zip(totals, parts, strict=True):
-            count = len(total.initial(1))
-            found += total.add(self.f, carry[:count], part)
-            carry = carry[count:]
-        return found

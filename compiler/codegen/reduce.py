@@ -199,3 +199,30 @@ class Total:
             return total
         finite = b.float_compare("ord", total[1], total[1])
         return [b.select(finite, b.add(total[0], total[1]), total[0])]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The totals of several reductions, carried through a loop as one row of values."""
+
+    totals: tuple[Total, ...]
+
+    def initial(self, lanes: int) -> list[Value]:
+        """The row before the first parts."""
+        return [x for total in self.totals for x in total.initial(lanes)]
+
+    def add(self, b: Builder, carry: list[Value], parts: Sequence[State]) -> list[Value]:
+        """The row after one more part of each reduction."""
+        states = zip(self.totals, self._split(carry), parts, strict=True)
+        return [x for total, state, part in states for x in total.add(b, state, part)]
+
+    def results(self, b: Builder, carry: list[Value]) -> list[Value]:
+        """What each reduction comes to."""
+        states = zip(self.totals, self._split(carry), strict=True)
+        return [total.reducer.result(b, total.state(b, state)) for total, state in states]
+
+    def _split(self, carry: list[Value]) -> list[State]:
+        found, rest = [], iter(carry)
+        for total in self.totals:
+            found.append([next(rest) for _ in total.initial(1)])
+        return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapeline.compiler.codegen.loops import ZERO, Index, int64
-from tapeline.compiler.codegen.reduce import State, Total, merge_groups
+from tapeline.compiler.codegen.reduce import State, Total, Totals, merge_groups
 from tapeline.compiler.codegen.sweep import Bases, Sweep
 from tapeline.compiler.codegen.values import Value
 
@@ -22,17 +22,7 @@ class RowSweep(Sweep):
 
     def _row(self, bases: Bases) -> None:
         known: dict[int, Value] = {}
-
-        def read(value: int) -> Value:
-            step = self.plan.step(value)
-            if step is None:
-                pointer = bases[value]
-                assert isinstance(pointer, str)
-                return self.f.load(pointer, self.codes[value])
-            position = bases[self.plan.stream(value)]
-            assert isinstance(position, Value)
-            return position
-
+        read = self.row_reader(bases)
         for number, this in enumerate(self.plan.passes):
             _, rows = self.plan.closure(number)
             fixed = {v: self.f.splat(self.row_value(v, known, read), self.lanes) for v in rows}
@@ -79,7 +69,7 @@ class _PassRunner:
 
     def blocked(self, outer: tuple[int, ...], bases: Bases) -> list[Value]:
         """The row in blocks, each folded into scalars and added to the totals."""
-        totals = [Total(reducer) for reducer in self.reducers]
+        totals = Totals(tuple(Total(reducer) for reducer in self.reducers))
         extent = self.sweep.extent(self.sweep.schedule.vector)
         size = self.sweep.forms[self.number].block
 
@@ -87,27 +77,12 @@ class _PassRunner:
             def block(low: Value, values: list[Value]) -> list[Value]:
                 high = self.f.intrinsic("smin", self.f.add(low, int64(size)), extent)
                 states = self.split(self.span(at, low, high, self.initial()))
-                return self._add(totals, values, self.fold(states))
+                return totals.add(self.f, values, self.fold(states))
 
             return self.f.loop(ZERO, extent, size, carry, block)
 
-        start = [x for total in totals for x in total.initial(1)]
-        carry = self.sweep.inner_loops(outer, bases, start, run)
-        results = []
-        for total in totals:
-            count = len(total.initial(1))
-            state = total.state(self.f, carry[:count])
-            results.append(total.reducer.result(self.f, state))
-            carry = carry[count:]
-        return results
-
-    def _add(self, totals: list[Total], carry: list[Value], parts: list[State]) -> list[Value]:
-        found: list[Value] = []
-        for total, part in zip(totals, parts, strict=True):
-            count = len(total.initial(1))
-            found += total.add(self.f, carry[:count], part)
-            carry = carry[count:]
-        return found
+        carry = self.sweep.inner_loops(outer, bases, totals.initial(1), run)
+        return totals.results(self.f, carry)
 
     # ---- accumulators: per group, per reducer, the values of a state
 

@@ -217,6 +217,20 @@ class Sweep:
                 known[value] = self.emit_step(value, known)
         return known[value]
 
+    def row_reader(self, bases: Bases) -> Callable[[int], Value]:
+        """A `read` for `row_value` that loads inputs and positions where the row begins."""
+
+        def read(value: int) -> Value:
+            if self.plan.step(value) is None:
+                pointer = bases[value]
+                assert isinstance(pointer, str)
+                return self.f.load(pointer, self.codes[value])
+            position = bases[self.plan.stream(value)]
+            assert isinstance(position, Value)
+            return position
+
+        return read
+
     # ---- loops over kept dimensions
 
     def outer_loops(self, body: Callable[[Bases], None], count: int | None = None) -> None:

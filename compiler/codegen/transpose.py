@@ -146,16 +146,7 @@ class TileSweep(Sweep):
     def _vector(self, bases: Bases, index: Index, mask: Value | None) -> None:
         """One vector of one row."""
         known: dict[int, Value] = {}
-
-        def read(value: int) -> Value:
-            if self.plan.step(value) is None:
-                pointer = bases[value]
-                assert isinstance(pointer, str)
-                return self.f.load(pointer, self.codes[value])
-            position = bases[self.plan.stream(value)]
-            assert isinstance(position, Value)
-            return position
-
+        read = self.row_reader(bases)
         fixed = {v: self.row_value(v, known, read) for v in self._row_values}
         values = self.evaluate(self._inner, {}, fixed, bases, index, mask)
         for value, operand in self.plan.passes[0].stores:

@@ -14,6 +14,8 @@ from tapeline.compiler.ir.interpret import last_uses
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.op import Attrs
+from tapeline.runtime.recorder import Tape
+from tapeline.runtime.tape import pop_tape, push_new_tape, watch
 from tapeline.runtime.tensor import Tensor, new_tensor
 
 
@@ -55,6 +57,21 @@ def replay(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
     return [values[node] for node in graph.outputs]
 
 
+def replay_on_tape(
+    graph: Graph, inputs: Sequence[Tensor], wrt: Sequence[int]
+) -> tuple[Tape, list[Tensor]]:
+    """A tape that watched the inputs at the positions `wrt`, and the outputs of a replay that it
+    recorded."""
+    tape = push_new_tape(persistent=False, watch_accessed_variables=False)
+    try:
+        for position in wrt:
+            watch(tape, inputs[position])
+        outputs = replay(graph, inputs)
+    finally:
+        pop_tape(tape)
+    return tape, outputs
+
+
 class _Extension(CapturingGraph):
     """A handler that adds nodes to an existing plain graph; tensors of outside are constants."""
 
@@ -75,8 +92,7 @@ def trace_into(
     graph: Graph, function: Callable[..., Any], inputs: Sequence[int], attrs: Attrs
 ) -> tuple[int, ...]:
     """Adds to `graph` what `function(*tensors, *attrs)` computes from the values of these nodes;
-    returns the
-    nodes of its results."""
+    returns the nodes of its results."""
     extension = _Extension(graph)
     before = len(graph.placeholders)
     with extension.tracing():
