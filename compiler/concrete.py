@@ -14,6 +14,7 @@ from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
 from tapeline.compiler.frontend.convert.reads import hold_weakly
+from tapeline.compiler.frontend.frozen import Frozen
 from tapeline.compiler.frontend.guards import Guards, build_guards
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.ir.graph import Graph
@@ -412,7 +413,7 @@ def trace(
         held = value._value if type(value) is Tensor else value
         specs.append(spec_of(tuple(held.shape), canonical_dtype(held.dtype)))
         placeholders.append(graph.placeholder_tensor(specs[-1], path))
-    stand_ins = _by_identity(call.tensors, placeholders)
+    stand_ins = _by_identity(graph, call.tensors, placeholders)
     args = tuple(nest.map_structure(stand_ins, value) for value in call.args)
     kwargs = {key: nest.map_structure(stand_ins, value) for key, value in call.kwargs.items()}
     containers = [nest.flatten(value) for value in (*args, *kwargs.values())]
@@ -440,12 +441,21 @@ def trace(
     return made
 
 
-def _by_identity(values: Sequence[Any], placeholders: Sequence[Tensor]) -> Callable[[Any], Any]:
-    """Replaces each tensor leaf by its placeholder, and the same object by the same placeholder."""
+def _by_identity(
+    graph: CapturingGraph, values: Sequence[Any], placeholders: Sequence[Tensor]
+) -> Callable[[Any], Any]:
+    """Replaces each tensor leaf by its placeholder, and the same object by the same placeholder;
+    what stands for a constant, by that."""
     found: dict[int, Any] = {}
     for value, placeholder in zip(values, placeholders, strict=True):
         found.setdefault(id(value), placeholder)
-    return lambda leaf: found[id(leaf)] if is_tensor_leaf(leaf) else leaf
+
+    def stand_in(leaf: Any) -> Any:
+        if type(leaf) is Frozen:
+            return graph.freeze(leaf.value)
+        return found[id(leaf)] if is_tensor_leaf(leaf) else leaf
+
+    return stand_in
 
 
 def _check_containers(

@@ -10,7 +10,8 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable, Hashable
+import weakref
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -32,9 +33,10 @@ from tapeline.compiler.frontend.retraces import (
     compare,
 )
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
+from tapeline.compiler.options import MAX_TRACES, Options
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import BUSY, STATE, change_busy
-from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
+from tapeline.runtime.errors import ArgumentTypeError
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import wrap
 
@@ -46,14 +48,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-MAX_TRACES = 256
-"""How many traces a function keeps, unless it is told otherwise."""
 MAX_VARIANTS = 8
 """How many traces of one signature are kept that differ in what they read of the world."""
 _ENTRIES = 8
 """Signatures per function that native entries serve."""
 
 
+_DEFAULTS = Options()
 _EAGERLY: list[int] = [0]
 """How many requests to run functions eagerly are in force."""
 
@@ -74,12 +75,9 @@ class Function(NativeCallable, Generic[P, R]):
     def __init__(
         self,
         python_function: Callable[P, R],
-        name: str | None = None,
-        max_traces: int = MAX_TRACES,
-        autograph: bool = True,
+        options: Options = _DEFAULTS,
+        bound_to: tuple[Function[..., R], Any] | None = None,
     ) -> None:
-        if max_traces < 1:
-            raise ArgumentError(f"function: max_traces must be at least 1, got {max_traces}")
         if not callable(python_function):
             raise ArgumentTypeError(
                 f"function: expected a function, got {type(python_function).__name__} "
@@ -94,16 +92,24 @@ class Function(NativeCallable, Generic[P, R]):
             )
         functools.update_wrapper(self, python_function)
         self._python_function = python_function
-        self._autograph = autograph
+        self._options = options
         own_name = getattr(python_function, "__name__", type(python_function).__name__)
-        self._name: str = name or str(own_name)
-        self._signature = Signature(python_function, self._name)
+        self._name: str = options.name or str(own_name)
+        self._owner: Function[..., R] | None = None
+        self._instance: weakref.ref[Any] | None = None
+        """The object whose method this is, where it is the part of `_owner` for that object."""
+        self._of_instances: dict[int, tuple[weakref.ref[Any], Function[..., R]]] = {}
+        if bound_to is None:
+            self._signature = Signature(python_function, self._name, options)
+        else:
+            self._owner, instance = bound_to
+            self._instance = weakref.ref(instance)
+            self._signature = self._owner._signature.of_instance()
         self._lock = threading.RLock()
         self._cache: dict[Hashable, ConcreteFunction] = {}
         self._variants: dict[Hashable, list[ConcreteFunction]] = {}
         """Further traces of a key, with other guards; the last used first."""
         self._trace_count = 0
-        self._max_traces = max_traces
         self._records: list[TraceRecord] = []
         self._new_in_a_row = 0
         self._warnings = 0
@@ -144,9 +150,16 @@ class Function(NativeCallable, Generic[P, R]):
         return concrete.call(call.tensors)
 
     def _valid(self, key: Hashable) -> ConcreteFunction | None:
-        """A trace for the key whose guards hold."""
-        found = self._cache.get(key)
-        if found is None or found.guards is None or found.guards.hold():
+        """A trace for the key whose guards hold; it becomes the one that was used last."""
+        cache = self._cache
+        found = cache.get(key)
+        if found is None:
+            return None
+        if found.guards is None or found.guards.hold():
+            if next(reversed(cache), None) != key:
+                with self._lock:
+                    if cache.pop(key, None) is not None:
+                        cache[key] = found
             return found
         for other in self._variants.get(key, ()):
             if other.guards is None or other.guards.hold():
@@ -188,7 +201,30 @@ class Function(NativeCallable, Generic[P, R]):
                 self._has_entry[spelling] = True
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
+        if instance is None:
+            return self
+        found = self._of_instances.get(id(instance))
+        function = self._bind(instance) if found is None else found[1]
+        return types.MethodType(function, instance)
+
+    def _bind(self, instance: Any) -> Function[..., R]:
+        """The function with a cache of its own for the calls of one object, which it does not keep
+        alive. Objects that cannot be held weakly share this one."""
+        table, key = self._of_instances, id(instance)
+
+        def forget(_: object) -> None:
+            table.pop(key, None)
+
+        with self._lock:
+            found = table.get(key)
+            if found is None:
+                try:
+                    reference = weakref.ref(instance, forget)
+                except TypeError:
+                    return self
+                function = type(self)(self._python_function, self._options, (self, instance))
+                found = table[key] = reference, function
+            return found[1]
 
     def __repr__(self) -> str:
         return f"<tapeline function {self._name}: {len(self._cache)} traces>"
@@ -218,8 +254,12 @@ class Function(NativeCallable, Generic[P, R]):
         from tapeline.compiler.concrete import trace  # loads the compiler
 
         start = time.perf_counter()
-        found = trace(self._python_function, self._name, self._signature, call, self._autograph)
+        found = trace(
+            self._python_function, self._name, self._signature, call, self._options.autograph
+        )
         self._trace_count += 1
+        if self._owner is not None:
+            self._owner._trace_count += 1
         self._records.append(record._replace(seconds=time.perf_counter() - start))
         self._warn_of_storm()
         return found
@@ -240,8 +280,8 @@ class Function(NativeCallable, Generic[P, R]):
         )
 
     def _drop_oldest(self) -> None:
-        """Keeps at most `max_traces` traces: those added last."""
-        while len(self._cache) > self._max_traces:
+        """Keeps at most `max_traces` traces: those used last."""
+        while len(self._cache) > self._options.max_traces:
             key = next(iter(self._cache))
             del self._cache[key]
             self._variants.pop(key, None)
@@ -257,13 +297,21 @@ class Function(NativeCallable, Generic[P, R]):
 
     @property
     def trace_count(self) -> int:
-        """How often the function was traced."""
+        """How often the function was traced; for a method of a class, for all objects together."""
         return self._trace_count
 
     @property
     def concrete_functions(self) -> tuple[ConcreteFunction, ...]:
-        """The traces that are kept, oldest first."""
-        return tuple(self._cache.values())
+        """The traces that are kept, oldest first; for a method of a class, those of all objects."""
+        found = tuple(self._cache.values())
+        for _, function in list(self._of_instances.values()):
+            found += function.concrete_functions
+        return found
+
+    @property
+    def input_signature(self) -> tuple[Any, ...] | None:
+        """The specs that `input_signature` fixed; None where there are none."""
+        return self._options.input_signature
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for a signature, made if need be.
@@ -280,6 +328,10 @@ class Function(NativeCallable, Generic[P, R]):
         >>> double.get_concrete_function(tl.TensorSpec([3], "float32")).outputs
         (TensorSpec((3,), float32),)
         """
+        if not (args or kwargs):
+            args = self.input_signature or ()
+        if self._instance is not None:
+            args = self._instance(), *args
         args = tuple(nest.map_structure(_stand_in, value) for value in args)
         kwargs = {name: nest.map_structure(_stand_in, value) for name, value in kwargs.items()}
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
@@ -306,6 +358,8 @@ class Function(NativeCallable, Generic[P, R]):
             self._last = (None, 0, None)
             self._cache.clear()
             self._variants.clear()
+            for _, function in self._of_instances.values():
+                function.cache_clear()
 
 
 enable_native_calls(Function)
@@ -372,8 +426,24 @@ def _stand_in(leaf: Any) -> Any:
 def function(python_function: Callable[P, R], /) -> Function[P, R]: ...
 @overload
 def function(
-    *, name: str | None = ..., max_traces: int = ..., autograph: bool = ...
+    *,
+    name: str | None = ...,
+    input_signature: Sequence[Any] | None = ...,
+    autograph: bool = ...,
+    max_traces: int = ...,
+    static_args: str | Sequence[str] = ...,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+@overload
+def function(
+    python_function: Callable[P, R],
+    /,
+    *,
+    name: str | None = ...,
+    input_signature: Sequence[Any] | None = ...,
+    autograph: bool = ...,
+    max_traces: int = ...,
+    static_args: str | Sequence[str] = ...,
+) -> Function[P, R]: ...
 
 
 def function(
@@ -381,27 +451,36 @@ def function(
     /,
     *,
     name: str | None = None,
-    max_traces: int = MAX_TRACES,
+    input_signature: Sequence[Any] | None = None,
     autograph: bool = True,
+    max_traces: int = MAX_TRACES,
+    static_args: str | Sequence[str] = (),
 ) -> Function[P, R] | Callable[[Callable[P, R]], Function[P, R]]:
     """The function, traced into a graph once per signature and compiled.
 
     Calls with tensors of the same shapes and dtypes, and equal other arguments, share a trace.
-    Gradient tapes
-    record a call as one op.
+    Gradient tapes record a call as one op. As a method it has a cache per object.
 
     Parameters
     ----------
     python_function : callable
-        What to compile. Use as a decorator, with or without options.
+        What to compile. Use as a decorator, with or without options. A `classmethod`,
+        `staticmethod` or `property` gives one around the compiled function.
     name : str, optional
         What graphs and messages call it; the function's own name by default.
-    max_traces : int
-        How many traces are kept; the oldest is dropped beyond that.
+    input_signature : sequence, optional
+        A `TensorSpec` per positional argument, or a structure of them: what every call must fit.
+        Python numbers take the dtype of their spec. Parameters that it does not reach stay at
+        their defaults.
     autograph : bool
         Whether `if`, `while`, `for` and their kin over tensors become part of the graph, here and
         in the functions that it calls. That needs the source; without it, or with False, a tensor
         as a condition is an error.
+    max_traces : int
+        How many traces are kept; the one that was used longest ago is dropped beyond that.
+    static_args : str or sequence of str
+        Names of parameters whose values are constants of the trace: tensors and arrays count by
+        their elements, and every other value is another trace.
 
     Returns
     -------
@@ -411,7 +490,8 @@ def function(
     Raises
     ------
     ArgumentTypeError
-        If it is no plain function: a coroutine, a generator, or not callable.
+        If it is no plain function: a coroutine, a generator, or not callable; if `input_signature`
+        is no structure of specs, or leaves a parameter without spec and default.
 
     Examples
     --------
@@ -423,7 +503,48 @@ def function(
     tl.Tensor([4. 7.], shape=(2,), dtype=float64)
     >>> scaled.trace_count
     1
+
+    Calls that must fit a spec:
+
+    >>> @tl.function(input_signature=[tl.TensorSpec([2], "float32")])
+    ... def half(x):
+    ...     return x / 2
+    >>> half([3, 4])
+    tl.Tensor([1.5 2. ], shape=(2,), dtype=float32)
+
+    The elements of a kernel as constants, under a name of one's own:
+
+    >>> @tl.function(name="filter", static_args="kernel", max_traces=16)
+    ... def smooth(x, kernel):
+    ...     return sum(float(k) * x[i : i + 2] for i, k in enumerate(kernel))
+    >>> smooth(tl.asarray([1.0, 2.0, 4.0]), np.array([0.5, 0.5]))
+    tl.Tensor([1.5 3. ], shape=(2,), dtype=float64)
+
+    Python's own meaning of `if`, where no condition is a tensor:
+
+    >>> @tl.function(autograph=False)
+    ... def relu(x, leak=0.0):
+    ...     return tl.maximum(x, leak * x) if leak else tl.maximum(x, 0.0)
+    >>> relu(tl.asarray([-1.0, 2.0]))
+    tl.Tensor([0. 2.], shape=(2,), dtype=float64)
     """
+    options = Options(
+        name=name,
+        input_signature=input_signature,  # type: ignore[arg-type]  # made a tuple there
+        autograph=autograph,
+        max_traces=max_traces,
+        static_args=static_args,  # type: ignore[arg-type]  # made a tuple there
+    )
     if python_function is None:
-        return lambda wrapped: Function(wrapped, name, max_traces, autograph)
-    return Function(python_function, name, max_traces, autograph)
+        return lambda wrapped: compile_callable(wrapped, options)
+    return compile_callable(python_function, options)  # type: ignore[no-any-return]  # a Function
+
+
+def compile_callable(wrapped: Any, options: Options) -> Any:
+    """A compiled function, within the descriptor that came around the Python function."""
+    if isinstance(wrapped, classmethod | staticmethod):
+        return type(wrapped)(compile_callable(wrapped.__func__, options))
+    if isinstance(wrapped, property):
+        getter = compile_callable(wrapped.fget, options)
+        return type(wrapped)(getter, wrapped.fset, wrapped.fdel, wrapped.__doc__)
+    return Function(wrapped, options)

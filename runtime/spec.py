@@ -45,8 +45,9 @@ class TensorSpec:
 
     Parameters
     ----------
-    shape : sequence of int or None
-        One extent per dimension; None stands for an extent that is not fixed.
+    shape : sequence of int or None, or None
+        One extent per dimension; None stands for an extent that is not fixed, and None in the place
+        of the shape for any shape at all.
     dtype : dtype-like
         Element type, default float64.
     name : str, optional
@@ -66,10 +67,16 @@ class TensorSpec:
 
     def __init__(
         self,
-        shape: Sequence[int | None],
+        shape: Sequence[int | None] | None,
         dtype: npt.DTypeLike = np.float64,
         name: str | None = None,
     ) -> None:
+        self.dtype = canonical_dtype(dtype)
+        self.name = name
+        if shape is None:
+            self.shape = None  # type: ignore[assignment]  # only where a spec is no value's
+            self._hash = hash((None, self.dtype))
+            return
         if isinstance(shape, str | bytes) or not isinstance(shape, Sequence):
             raise ArgumentTypeError(
                 f"TensorSpec: shape must be a sequence of int or None, got {shape!r}"
@@ -80,8 +87,6 @@ class TensorSpec:
                     f"TensorSpec: shape must hold ints >= 0 or None, got {tuple(shape)!r}"
                 )
         self.shape = tuple(None if extent is None else int(extent) for extent in shape)
-        self.dtype = canonical_dtype(dtype)
-        self.name = name
         self._hash = hash((self.shape, self.dtype))
 
     def __eq__(self, other: object) -> bool:
@@ -101,6 +106,15 @@ class TensorSpec:
         name = "" if self.name is None else f", name={self.name!r}"
         return f"TensorSpec({self.shape}, {self.dtype.name}{name})"
 
+    def admits(self, shape: Shape) -> bool:
+        """Whether a tensor of this shape fits: each extent that is fixed is the same."""
+        if self.shape is None:
+            return True
+        return len(shape) == len(self.shape) and all(
+            wanted is None or wanted == given
+            for wanted, given in zip(self.shape, shape, strict=True)
+        )
+
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
@@ -109,7 +123,7 @@ class TensorSpec:
     @property
     def static_shape(self) -> Shape:
         """The shape as ints; a `ShapeError` where an extent is not fixed."""
-        if None in self.shape:
+        if self.shape is None or None in self.shape:
             raise ShapeError(f"{self} has an extent that is not fixed")
         return self.shape  # type: ignore[return-value]  # checked on the line above
 

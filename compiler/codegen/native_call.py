@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from tapeline.compiler.codegen.layout import (
     FIRST_FIELD,
     HAVE_VECTORCALL,
-    METHOD_DESCRIPTOR,
     OBJECT_TYPE,
     TYPE_FLAGS,
     native_entry_allowed,
@@ -148,7 +147,7 @@ def enable_native_calls(cls: type) -> bool:
 
     To be called once, when the class has been made. The class derives from `NativeCallable`, has
     the slots `_slow` and `_entry`, and a `__call__` that does what the slow path does; `_slow` is
-    set once, when an object is made. Its `__get__` binds like a function's. Subclasses are called
+    set once, when an object is made. Subclasses are called
     through `__call__`.
 
     Returns
@@ -161,7 +160,7 @@ def enable_native_calls(cls: type) -> bool:
     slot_offset(cls, "_slow")
     slot_offset(cls, "_entry")
     flags = ctypes.c_ulong.from_address(id(cls) + TYPE_FLAGS)
-    flags.value |= HAVE_VECTORCALL | METHOD_DESCRIPTOR
+    flags.value |= HAVE_VECTORCALL
     modified = ctypes.pythonapi.PyType_Modified
     modified.argtypes = [ctypes.py_object]
     modified.restype = None

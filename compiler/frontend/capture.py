@@ -92,8 +92,8 @@ class CapturingGraph(Graph):
     """
 
     __slots__ = (
-        "_by_source", "_constant_cells", "_numbers", "captures", "holds_arrays", "is_open",
-        "location", "origins", "outer", "reads", "resources", "surroundings",
+        "_by_source", "_constant_cells", "_frozen", "_numbers", "captures", "holds_arrays",
+        "is_open", "location", "origins", "outer", "reads", "resources", "surroundings",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
@@ -114,6 +114,7 @@ class CapturingGraph(Graph):
         self._by_source: dict[int, Capture] = {}
         self._constant_cells: dict[int, Tensor] = {}
         self._numbers: set[int] = set()
+        self._frozen: dict[int, Any] = {}
         self.reads: Reads | None = None
         """What the trace reads besides tensors; None where nobody asks."""
 
@@ -136,6 +137,15 @@ class CapturingGraph(Graph):
             STATE.active, STATE.open, STATE.stopped = saved
             self._constant_cells.clear()
             self._numbers.clear()
+            self._frozen.clear()
+
+    def freeze(self, value: Any) -> Any:
+        """The same tensor or array, which the trace takes as a constant from now on."""
+        if type(value) is Tensor and type(value._value) is _ndarray:
+            self._constant_cells[id(value)] = value
+        elif isinstance(value, _ndarray):
+            self._frozen[id(value)] = value
+        return value
 
     def placeholder_tensor(self, spec: TensorSpec, name: str | None = None) -> Tensor:
         """A new input of the graph as a tensor."""
@@ -305,7 +315,8 @@ class CapturingGraph(Graph):
         outside."""
         if STATE.handler is not self:
             return tensor
-        if isinstance(source, _ndarray) and source.ndim and not self.holds_arrays:
+        is_array = isinstance(source, _ndarray) and source.ndim and not self.holds_arrays
+        if is_array and id(source) not in self._frozen:
             return self._capture_array(tensor, source)
         self._constant_cells[id(tensor)] = tensor
         if type(source) in WEAK_TYPES:

@@ -8,6 +8,7 @@ weakly, so that a cache keeps nothing alive.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -16,11 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.compiler.frontend.frozen import freeze
+from tapeline.compiler.frontend.input_signature import InputSignature
+from tapeline.compiler.options import Options
 from tapeline.runtime import nest
-from tapeline.runtime.errors import ArgumentTypeError, DTypeError
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DTypeError
 from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor
 
+_DEFAULTS = Options()
 _MATCHED = 4
 """Arguments that `build_matcher` compares by straight-line code."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -49,8 +54,11 @@ class Call:
 class Signature:
     """The parameters of a function, and how its calls are spelled, keyed and taken apart."""
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], name: str, options: Options = _DEFAULTS
+    ) -> None:
         self.name = name
+        self.options = options
         self.signature = inspect.signature(function)
         parameters = list(self.signature.parameters.values())
         self.names = [p.name for p in parameters if p.kind in _POSITIONAL]
@@ -59,6 +67,34 @@ class Signature:
         self._by_keyword = {
             p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY
         }  # fmt: skip
+        self.static = frozenset(options.static_args)
+        unknown = sorted(self.static.difference(self.signature.parameters))
+        if unknown:
+            raise ArgumentError(f"{name}{self._shown()}: static_args: no parameter {unknown[0]!r}")
+        self.specs: InputSignature | None = None
+        if options.input_signature is not None:
+            has_instance = self._has_instance(function, len(options.input_signature))
+            self.specs = InputSignature(options.input_signature, self.signature, name, has_instance)
+
+    def _has_instance(self, function: Callable[..., Any], n_specs: int) -> bool:
+        """Whether the first parameter seems to be the object that a method belongs to."""
+        if self.names[:1] == ["self"]:
+            return True
+        place = getattr(function, "__qualname__", "").rpartition(".")[0]
+        required = [
+            p for p in self.signature.parameters.values()
+            if p.kind in _POSITIONAL and p.default is p.empty
+        ]  # fmt: skip
+        return bool(place) and not place.endswith("<locals>") and len(required) == n_specs + 1
+
+    def of_instance(self) -> Signature:
+        """That of a method, whose first parameter is the object that it belongs to."""
+        specs = self.options.input_signature
+        if specs is None or (self.specs is not None and self.specs.n_before):
+            return self
+        made = copy.copy(self)
+        made.specs = InputSignature(specs, self.signature, self.name, True)
+        return made
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """The call with its defaults filled in, and positional wherever that is possible.
@@ -68,14 +104,17 @@ class Signature:
         ArgumentTypeError
             (a TypeError) if the function cannot be called in this way.
         """
-        if not kwargs and len(args) == self._arity:
-            return Call(args, kwargs)
-        try:
-            bound = self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise ArgumentTypeError(f"{self.name}{self._shown()}: {error}") from None
-        bound.apply_defaults()
-        return Call(bound.args, dict(sorted(bound.kwargs.items())))
+        if kwargs or len(args) != self._arity:
+            try:
+                bound = self.signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise ArgumentTypeError(f"{self.name}{self._shown()}: {error}") from None
+            bound.apply_defaults()
+            args, kwargs = bound.args, dict(sorted(bound.kwargs.items()))
+        if self.specs is not None:
+            args = self.specs.conform(args)
+        call = Call(args, kwargs)
+        return freeze(call, self.static, self.names) if self.static else call
 
     def _shown(self) -> str:
         """The parameters without their annotations."""

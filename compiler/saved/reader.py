@@ -19,6 +19,7 @@ from tapeline.compiler.function import Function
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interchange import Document, check_header, graph_from_document
 from tapeline.compiler.ir.verify import verify_graph
+from tapeline.compiler.options import Options
 from tapeline.compiler.saved.archive import ArchiveReader, Array
 from tapeline.compiler.saved.structures import read_structure
 from tapeline.compiler.saved.writer import FORMAT, VERSION, function_bytes
@@ -74,7 +75,7 @@ def _build(document: Document, fetch: Callable[[Any], Array]) -> LoadedFunction:
         trainable = bool(one["trainable"])
         variables.append(Variable(fetch(one["value"]), trainable=trainable, name=one["name"]))
     shown: list[str] = []
-    function = LoadedFunction(_stand_in(document, shown), name, autograph=False)
+    function = LoadedFunction(_stand_in(document, shown), Options(name=name, autograph=False))
     function.variables = tuple(variables)
     for one in document["traces"]:
         concrete, call = _trace(one, variables, fetch)

@@ -1,0 +1,51 @@
+"""What people may choose when they make a compiled function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
+
+MAX_TRACES = 256
+"""How many traces a function keeps, unless it is told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one function; see `tapeline.compiler.function.function` for what they mean.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        If one has a value that it cannot take.
+    """
+
+    name: str | None = None
+    autograph: bool = True
+    max_traces: int = MAX_TRACES
+    input_signature: tuple[Any, ...] | None = None
+    static_args: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.max_traces < 1:
+            raise ArgumentError(f"function: max_traces must be at least 1, got {self.max_traces}")
+        specs = self.input_signature
+        if specs is not None:
+            if isinstance(specs, str | bytes) or not isinstance(specs, Sequence):
+                raise ArgumentTypeError(
+                    "function: input_signature must be a possibly nested sequence of TensorSpec, "
+                    f"got {specs!r}"
+                )
+            object.__setattr__(self, "input_signature", tuple(specs))
+        object.__setattr__(self, "static_args", _names("static_args", self.static_args))
+
+
+def _names(option: str, given: Any) -> tuple[str, ...]:
+    """Parameter names, from one name or several."""
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"function: {option} must be names of parameters, got {name!r}")
+    return names

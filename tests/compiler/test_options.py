@@ -1,0 +1,100 @@
+"""The options of `tl.function`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapeline as tl
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
+
+
+def test_a_name_of_ones_own_is_in_graphs_and_messages() -> None:
+    f = tl.function(lambda x, y: x + y, name="addition")
+    assert "addition" in repr(f)
+    assert f.get_concrete_function(tl.TensorSpec([2]), 1.0).graph.name == "addition"
+    with pytest.raises(TypeError, match=r"addition\(x, y\): missing"):
+        f(1.0)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("as_keyword", [False, True])
+def test_static_arrays_count_by_their_elements(as_keyword: bool) -> None:
+    @tl.function(static_args="kernel")
+    def smooth(x: Any, kernel: Any) -> Any:
+        assert isinstance(kernel, np.ndarray)
+        return sum(float(k) * x[i : i + 2] for i, k in enumerate(kernel))
+
+    def call(kernel: Any) -> Any:
+        found = smooth(x, kernel=kernel) if as_keyword else smooth(x, kernel)
+        return found.numpy()
+
+    x = tl.asarray([1.0, 2.0, 4.0])
+    kernel = np.array([0.5, 0.5])
+    np.testing.assert_array_equal(call(kernel), [1.5, 3.0])
+    np.testing.assert_array_equal(call(kernel.copy()), [1.5, 3.0])
+    assert smooth.trace_count == 1
+    kernel[0] = 1.0
+    np.testing.assert_array_equal(call(kernel), [2.0, 4.0])
+    assert smooth.trace_count == 2
+    np.testing.assert_array_equal(call(np.array([0.5, 0.5])), [1.5, 3.0])
+    assert smooth.trace_count == 2
+
+
+def test_static_tensors_are_constants_of_the_graph() -> None:
+    f = tl.function(lambda x, w: x * w, static_args=["w"])
+    w = tl.asarray([2.0, 3.0])
+    for _ in range(3):
+        np.testing.assert_array_equal(f(tl.asarray([1.0, 1.0]), w).numpy(), [2.0, 3.0])
+    concrete = f.get_concrete_function(tl.TensorSpec([2]), w)
+    assert (concrete.captures, len(concrete.inputs)) == ((), 1)
+    w[0] = 7.0
+    np.testing.assert_array_equal(f(tl.asarray([1.0, 1.0]), w).numpy(), [7.0, 3.0])
+    assert f.trace_count == 2
+
+
+def test_static_numbers_of_other_types_and_signs_are_told_apart() -> None:
+    f = tl.function(lambda x, k: x * k, static_args="k")
+    x = tl.asarray(2.0)
+    for k in (1, 1.0, True, -0.0, 0.0, float("nan"), float("nan")):
+        for _ in range(2):
+            np.testing.assert_array_equal(f(x, k).numpy(), 2.0 * k)
+    assert f.trace_count == 6
+
+
+def test_static_structures_keep_their_form() -> None:
+    @tl.function(static_args="layout")
+    def f(x: Any, layout: Any) -> Any:
+        assert type(layout["axes"]) is tuple
+        return tl.permute_dims(x, layout["axes"])
+
+    x = tl.ones((2, 3, 4))
+    assert f(x, {"axes": (2, 0, 1)}).shape == (4, 2, 3)
+    assert f(x, {"axes": (0, 2, 1)}).shape == (2, 4, 3)
+    assert f.trace_count == 2
+
+
+def test_max_traces_drops_the_trace_used_longest_ago() -> None:
+    f = tl.function(lambda x, k: x if k == "" else x * len(k), max_traces=2)
+    x = tl.asarray(1.0)
+    for k in ("a", "b", "a", "c", "a"):
+        f(x, k)
+    assert f.trace_count == 3
+    f(x, "b")
+    assert f.trace_count == 4
+    assert len(f.concrete_functions) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"max_traces": 0}, ArgumentError, "max_traces must be at least 1, got 0"),
+        ({"static_args": "kernel"}, ArgumentError, "static_args: no parameter 'kernel'"),
+        ({"static_args": [0]}, ArgumentTypeError, "static_args must be names of parameters, got 0"),
+    ],
+    ids=["max_traces", "unknown name", "position"],
+)
+def test_bad_options_are_refused(options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        tl.function(lambda x: x, **options)
