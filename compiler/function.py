@@ -24,6 +24,7 @@ from tapeline.compiler.codegen.native_call import (
     set_entry,
 )
 from tapeline.compiler.frontend.location import is_library_code
+from tapeline.compiler.frontend.options import MAX_TRACES, Options
 from tapeline.compiler.frontend.retraces import (
     MAX_WARNINGS,
     WARN_AFTER,
@@ -33,7 +34,6 @@ from tapeline.compiler.frontend.retraces import (
     compare,
 )
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
-from tapeline.compiler.options import MAX_TRACES, Options
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import BUSY, STATE, change_busy
 from tapeline.runtime.errors import ArgumentTypeError

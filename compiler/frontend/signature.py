@@ -19,7 +19,7 @@ import numpy as np
 
 from tapeline.compiler.frontend.frozen import freeze
 from tapeline.compiler.frontend.input_signature import InputSignature
-from tapeline.compiler.options import Options
+from tapeline.compiler.frontend.options import Options
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DTypeError
 from tapeline.runtime.spec import canonical_dtype

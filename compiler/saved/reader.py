@@ -14,12 +14,12 @@ from tapeline.compiler.codegen.native_call import enable_native_calls
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph, Resource
+from tapeline.compiler.frontend.options import Options
 from tapeline.compiler.frontend.signature import Call
 from tapeline.compiler.function import Function
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interchange import Document, check_header, graph_from_document
 from tapeline.compiler.ir.verify import verify_graph
-from tapeline.compiler.options import Options
 from tapeline.compiler.saved.archive import ArchiveReader, Array
 from tapeline.compiler.saved.structures import read_structure
 from tapeline.compiler.saved.writer import FORMAT, VERSION, function_bytes

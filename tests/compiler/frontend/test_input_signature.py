@@ -24,9 +24,9 @@ def test_every_call_that_fits_shares_one_trace() -> None:
     def f(x: Any) -> Any:
         return x * 2
 
-    for given in ([1, 2], (1.0, 2.0), np.float32([1, 2]), tl.asarray([1, 2], "float32")):
+    for given in ([1, 2], (1.0, 2.0), np.array([1, 2], "float32"), tl.asarray([1, 2], "float32")):
         result = f(given)
-        np.testing.assert_array_equal(result.numpy(), np.float32([2, 4]))
+        np.testing.assert_array_equal(result.numpy(), np.array([2, 4], "float32"))
         assert result.dtype == tl.float32
     assert f.trace_count == 1
     assert f.input_signature == (PAIR,)
@@ -66,9 +66,9 @@ def test_structures_of_specs() -> None:
         assert type(table["b"][1]) is tuple
         return table["a"] * tl.astype(table["b"][0] + table["b"][1][0], "float32"), point.x
 
-    rows = {"b": (1, [2.0]), "a": np.float32([1, 2])}
+    rows = {"b": (1, [2.0]), "a": np.array([1, 2], "float32")}
     scaled, x = f(rows, Point(5, None))
-    np.testing.assert_array_equal(scaled.numpy(), np.float32([3, 6]))
+    np.testing.assert_array_equal(scaled.numpy(), np.array([3, 6], "float32"))
     assert x.item() == 5.0
     with pytest.raises(ArgumentTypeError, match=r"argument table.*structure"):
         f({"a": [1, 2]}, Point(5, None))
@@ -82,7 +82,7 @@ def test_parameters_beyond_the_specs_stay_at_their_defaults() -> None:
     def f(x: Any, scale: int = 3, *, shift: float = 0.5) -> Any:
         return x * scale + shift
 
-    np.testing.assert_array_equal(f([1, 2]).numpy(), np.float32([3.5, 6.5]))
+    np.testing.assert_array_equal(f([1, 2]).numpy(), np.array([3.5, 6.5], "float32"))
     assert f([1, 2], 3).numpy()[0] == np.float32(3.5)
     with pytest.raises(ArgumentTypeError, match=r"scale has no spec.*default 3; got 4"):
         f([1, 2], 4)
@@ -91,7 +91,7 @@ def test_parameters_beyond_the_specs_stay_at_their_defaults() -> None:
 
 def test_specs_for_variadic_arguments() -> None:
     f = tl.function(lambda x, *rest: x + rest[0] + rest[1], input_signature=[PAIR] * 3)
-    np.testing.assert_array_equal(f([1, 2], [1, 1], [2, 2]).numpy(), np.float32([4, 5]))
+    np.testing.assert_array_equal(f([1, 2], [1, 1], [2, 2]).numpy(), np.array([4, 5], "float32"))
     with pytest.raises(TypeError, match="missing a required argument"):
         f([1, 2], [1, 1])
 
