@@ -36,7 +36,7 @@ from tapeline.compiler.frontend.retraces import (
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import BUSY, STATE, change_busy
-from tapeline.runtime.errors import ArgumentTypeError
+from tapeline.runtime.errors import ArgumentTypeError, SuspendingFunctionError
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import wrap
 
@@ -86,7 +86,7 @@ class Function(NativeCallable, Generic[P, R]):
         if inspect.iscoroutinefunction(python_function) or inspect.isgeneratorfunction(
             python_function
         ):
-            raise ArgumentTypeError(
+            raise SuspendingFunctionError(
                 f"function: {python_function!r} is a coroutine or a generator; a trace runs a "
                 "function once, from start to end: use a plain function"
             )

@@ -28,6 +28,11 @@ class ArgumentTypeError(TapelineError, TypeError):
     """An argument of a kind that is not accepted, such as None where a tensor is expected."""
 
 
+class SuspendingFunctionError(ArgumentTypeError, NotImplementedError):
+    """A generator or a coroutine was to be compiled; a trace runs a function once, from start to
+    end. Return a list or a tensor instead of yielding."""
+
+
 class IndexOutOfRangeError(TapelineError, IndexError):
     """An index that lies outside its dimension."""
 

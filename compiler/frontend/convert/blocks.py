@@ -109,7 +109,9 @@ class Blocks(ast.NodeTransformer):
         test = self.visit(node.test)
         then, other = self.many(node.body), self.many(node.orelse)
         call = statements(
-            f"at_tl.if_(0, at_then{k}, at_else{k}, at_get{k}, at_set{k}, {names!r})", node
+            f"at_tl.if_(0, at_then{k}, at_else{k}, at_get{k}, at_set{k}, {names!r}, "
+            f"{self._live(node, names)!r})",
+            node,
         )[0]
         call.value.args[0] = test
         return [
@@ -176,13 +178,16 @@ class Blocks(ast.NodeTransformer):
         node: ast.stmt,
     ) -> Any:  # fmt: skip
         """The call that runs a loop; it is told which variables are read afterwards."""
-        after = self._live_after.get(id(node), set(names))
-        live = tuple(name for name in names if name in after)
         return statements(
             f"at_tl.{operator}({first}at_test{k}, at_body{k}, at_get{k}, at_set{k}, "
-            f"{names!r}, {tuple(stops)!r}, {live!r})",
+            f"{names!r}, {tuple(stops)!r}, {self._live(node, names)!r})",
             node,
         )[0]
+
+    def _live(self, node: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the names that may be read after the statement."""
+        after = self._live_after.get(id(node), set(names))
+        return tuple(name for name in names if name in after)
 
     def _block(
         self, name: str, body: Sequence[ast.stmt], names: Sequence[str], like: ast.stmt,

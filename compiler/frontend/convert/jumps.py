@@ -101,7 +101,7 @@ class Jumps:
         elif isinstance(statement, ast.With):
             statement.body = self.block(statement.body, loop)
         elif isinstance(statement, ast.Try):
-            self._try(statement, loop)
+            return self._try(statement, loop)
         elif isinstance(statement, ast.Match):
             if contains(statement.cases, *_JUMPS[:3], inner_jumps=False):
                 for case in statement.cases:
@@ -144,9 +144,11 @@ class Jumps:
             after = [test]
         return [*before, statement, *after]
 
-    def _try(self, statement: ast.Try, loop: _Loop) -> None:
-        if contains(statement.finalbody, *_JUMPS[:3], inner_jumps=False):
-            raise UnsupportedJumpError("a jump in a finally clause")
+    def _try(self, statement: ast.Try, loop: _Loop) -> list[ast.stmt]:
+        if contains(statement.finalbody, ast.Break, ast.Continue, inner_jumps=False):
+            raise UnsupportedJumpError("'break' or 'continue' in a finally clause")
+        if contains(statement.finalbody, ast.Return):
+            return self._try_with_final_return(statement, loop)
         flags: list[str] = []
         for item in statement.body:
             flags += [flag for flag in self._flags_of(item, loop) if flag not in flags]
@@ -159,6 +161,33 @@ class Jumps:
             test.body = statement.orelse
             statement.orelse = [test]
         statement.finalbody = self.block(statement.finalbody, loop)
+        return [statement]
+
+    def _try_with_final_return(self, statement: ast.Try, loop: _Loop) -> list[ast.stmt]:
+        """A `finally` that may return: then neither an exception nor an earlier jump counts."""
+        self._count += 1
+        k = self._count
+        others = [f"at_{name[1:]}" for name in (loop.broken, loop.continued) if name]
+        final, statement.finalbody = statement.finalbody, []
+        if statement.handlers:
+            guarded = self._try(statement, loop)
+        else:
+            guarded = self.block([*statement.body, *statement.orelse], loop)
+        caught: list[Any] = statements(
+            f"at_exc{k} = None\n"
+            "try: pass\n"
+            f"except BaseException as at_e: at_exc{k} = at_e\n"
+            f"at_was{k} = at_ret\nat_ret = False",
+            statement,
+        )
+        caught[1].body = guarded
+        after = statements(
+            f"if at_exc{k} is not None and not at_ret: raise at_exc{k}\n"
+            + "".join(f"{name} = {name} and not at_ret\n" for name in others)
+            + f"at_ret = at_ret or at_was{k}\nat_exc{k} = None",
+            statement,
+        )
+        return [*caught, *self.block(final, loop), *after]
 
 
 def always_jumps(body: list[ast.stmt]) -> bool:
@@ -190,6 +219,8 @@ def always_returns(body: list[ast.stmt]) -> bool:
             if endless and not contains(statement.body, ast.Break, inner_jumps=False):
                 return True
         elif isinstance(statement, ast.Try):
+            if always_returns(statement.finalbody):
+                return True
             bodies = [statement.body, *(handler.body for handler in statement.handlers)]
             if all(always_returns(part) for part in bodies):
                 return True

@@ -1,7 +1,8 @@
-"""Which variables may still be read after a loop, in code without jumps.
+"""Which variables may still be read after a loop or an `if`, in code without jumps.
 
-Nothing is decided by it but what a loop gives back: a variable that its body alone binds, and that
-nobody reads afterwards, need not leave the loop.
+Nothing is decided by it but what these give back: a variable that the body of a loop alone binds,
+or that has values of two kinds on the paths of an `if`, and that nobody reads afterwards, is left
+out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from tapeline.compiler.frontend.convert.syntax import SCOPES, Names, walk_scope
 
 
 class Liveness:
-    """The result for one function: `after` has the names live after each loop, by its id."""
+    """The result for one function: `after` has the names live after each loop and `if`, by its
+    id."""
 
     def __init__(self, body: Sequence[ast.stmt]) -> None:
         self.after: dict[int, set[str]] = {}
@@ -28,6 +30,7 @@ class Liveness:
 
     def _statement(self, statement: ast.stmt, live: set[str]) -> set[str]:
         if isinstance(statement, ast.If):
+            self.after[id(statement)] = live | self._escaping
             then = self._block(statement.body, live)
             other = self._block(statement.orelse, live)
             return then | other | _loads(statement.test)

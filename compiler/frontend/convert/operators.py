@@ -48,10 +48,11 @@ class Operators:
         get: Get,
         set_: Set,
         names: tuple[str, ...],
+        live: tuple[str, ...],
     ) -> None:
         """`if condition: then... else: other...`"""
         if is_symbolic(condition):
-            staging.choose_block(condition, then, other, State(names, get, set_))
+            staging.choose_block(condition, then, other, State(names, get, set_, live=live))
         elif condition:
             then()
         else:

@@ -261,6 +261,9 @@ def _join_variable(
     choice: _Choice, name: str, position: int, around: Surroundings, what: str
 ) -> Callable[[], Any]:
     then, other = (traced.values[position] for traced in choice.traces)
+    if then.original is UNDEF and other.original is UNDEF:
+        _poison(name, f"{what} leaves it without a value on both paths")
+        return _undefined
     if then.original is other.original and (
         then.original is around.before[position] or not then.has_tensors
     ):
@@ -273,11 +276,15 @@ def _join_variable(
     if len(sides) == 1:
         if name == RESULT:
             return choice.take((then, other)[sides[0]], sides[0])
-        _poison(name, what, sides[0] == 0)
+        when = "does not hold" if sides[0] else "holds"
+        _poison(name, f"{what} gives it a value only if the condition {when}")
         return _undefined
     try:
         return choice.join(then, other)
     except MismatchError as error:
+        if name != RESULT and name not in around.state.live:
+            _poison(name, f"on the two paths of {what} it is {error}")
+            return _undefined
         shown = "the result of the function" if name == RESULT else f"the variable {name!r}"
         raise PathError(
             f"{what} depends on a tensor, and {shown} is on its two paths {error}; "
@@ -289,11 +296,11 @@ def _undefined() -> Any:
     return UNDEF
 
 
-def _poison(name: str, what: str, is_then: bool) -> None:
+def _poison(name: str, reason: str) -> None:
+    """Remembers why a variable has no value, for the error where it is used."""
     graph = tracing_graph()
     if graph is not None and graph.reads is not None:
-        side = "only if the condition holds" if is_then else "only if the condition does not hold"
-        graph.reads.poisoned[name] = f"{what} gives it a value {side}"
+        graph.reads.poisoned[name] = reason
 
 
 def _join_effects(choice: _Choice, what: str) -> list[Callable[[], None]]:

@@ -32,7 +32,7 @@ UNDEF: Final = _Undefined()
 class State:
     """The variables of a block.
 
-    `stops` are the flags that end a loop, `live` the variables that are read outside of it.
+    `stops` are the flags that end a loop, `live` the variables that are read after the block.
     """
 
     names: tuple[str, ...]

@@ -290,10 +290,39 @@ def generators(x: Any) -> Any:
     return list(numbers()), sum(i for i in range(5) if i > x and i != 4)
 
 
+def returns_in_finally(x: Any) -> Any:
+    y = 0
+    try:
+        if x > 4:
+            return 10 // (x - 7)
+        y = x
+    finally:
+        if x > 2:
+            return x * 100 + y  # noqa: B012  # it wins over the exception and the other return
+        y = y + 1
+    return y
+
+
+def returns_in_finally_of_a_loop(x: Any) -> Any:
+    total = 0
+    for k in range(5):
+        try:
+            if k == 3:
+                break
+            total = total + k // x
+        except ZeroDivisionError:
+            total = total + 50
+        finally:
+            if total > 60 + x:
+                return -total  # noqa: B012
+            total = total + 1
+    return total
+
+
 ON_NUMBERS: list[Callable[[Any], Any]] = [
     *ON_TENSORS, undefined, late_binding, deletes, comprehension, walrus, walrus_loop, long_string,
     stars, annotated, formatted, reraises, imports, global_write, nested_function, falls_off,
-    only_raises, generators,
+    only_raises, generators, returns_in_finally, returns_in_finally_of_a_loop,
 ]  # fmt: skip
 
 

@@ -140,12 +140,13 @@ def test_generator_function_stays_as_it_is() -> None:
     assert callee(numbers) is numbers
 
 
-def test_return_in_finally_leaves_the_function_as_it_is() -> None:
+def test_break_in_finally_leaves_the_function_as_it_is() -> None:
     def f(x: Any) -> Any:
-        try:
-            return 1 // x
-        finally:
-            return 5  # noqa: B012, SIM107  # what is tested
+        while True:
+            try:
+                return 1 // x
+            finally:
+                break  # noqa: B012  # what is tested
 
     assert callee(f) is f
 

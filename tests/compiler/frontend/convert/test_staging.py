@@ -549,6 +549,46 @@ def test_branches_of_two_types_are_named() -> None:
         f(tl.asarray([1.0, 2.0]))
 
 
+def test_variable_that_nobody_reads_after_a_branch_may_be_of_two_types() -> None:
+    def f(x: Any) -> Any:
+        t = x * 2
+        if t.sum() > 0:
+            return t.sum()
+        t = tl.stack([t, t])
+        return t.sum()
+
+    same(f, [1.0, 2.0], [-1.0, 0.5])
+
+
+def test_variable_that_both_branches_delete() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        y = x
+        if x > 0:
+            del y
+        else:
+            del y
+        return y
+
+    with pytest.raises(UndefinedVariableError, match=r"'y' may be undefined.*on both paths"):
+        f(tl.asarray(1.0))
+
+
+def test_return_in_finally_over_a_tensor() -> None:
+    def f(x: Any) -> Any:
+        try:
+            if x > 3:
+                return x * 10
+            x = x + 1
+        finally:
+            if x > 1:
+                return -x  # noqa: B012  # it wins over the other return
+            x = x * 2
+        return x
+
+    same(f, 0.0, 1.0, 2.0, 5.0)
+
+
 def test_result_on_one_path_and_none_on_another() -> None:
     @tl.function
     def f(x: Any) -> Any:
