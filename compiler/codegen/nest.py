@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tapeline.runtime.spec import DType, Shape
 
@@ -27,6 +27,19 @@ class Operand:
     dtype: DType
     strides: tuple[int, ...]
     offset: int = 0
+
+
+class LoopKey(NamedTuple):
+    """The key of a map step that is a loop: for each vector of elements, all turns."""
+
+    name: str
+    position: int
+    """Which state of the loop the step gives."""
+    text: str
+    vectors: int
+    """How many vectors stay in registers while it turns."""
+    turns: int
+    """How many turns there may be; a guess where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from tapeline.compiler.codegen.builder import Builder
 from tapeline.compiler.codegen.flat import FlatSweep, flattened
 from tapeline.compiler.codegen.lanes import LaneSweep
 from tapeline.compiler.codegen.loops import FunctionBuilder
-from tapeline.compiler.codegen.nest import Nest, Step
+from tapeline.compiler.codegen.nest import LoopKey, Nest, Step
 from tapeline.compiler.codegen.parts import ModuleParts
 from tapeline.compiler.codegen.passplan import HEAVY, Plan, plan_passes
 from tapeline.compiler.codegen.reduce import DEPTH, ROWS
@@ -28,6 +29,9 @@ from tapeline.compiler.codegen.values import Value, code_of
 
 MOST_STRIDED = 16
 """Most lanes where elements are picked one by one, each by instructions of its own."""
+
+LOOP_SCRATCH = 3
+"""Registers for intermediate values, per vector that goes through a loop."""
 
 CHEAP = 8
 """Up to so many instructions per vector, a reduction gets four accumulators."""
@@ -125,7 +129,21 @@ def lanes_of(nest: Nest, target: Target) -> int:
     moving = [o.dtype for o in nest.operands if any(o.strides)]
     computed = [s.dtype for s in nest.steps if s.kind != "index" and s.dtype.kind in "f"]
     widest = max((dtype.itemsize for dtype in moving + computed), default=8)
-    return target.lanes(widest)
+    lanes = target.lanes(widest)
+    return lanes * _side_by_side(nest, lanes, target)
+
+
+def _side_by_side(nest: Nest, lanes: int, target: Target) -> int:
+    """How many vectors go through a loop together, for each waits long for its own results: as
+    many as the registers hold."""
+    vectors = [step.key.vectors for step in nest.steps if isinstance(step.key, LoopKey)]
+    if not vectors:
+        return 1
+    room = (32 if target.avx512 else 16) // (max(vectors) + LOOP_SCRATCH)
+    count = 4 if room >= 4 else 2 if room >= 2 else 1
+    while count > 1 and count * lanes > prod(nest.shape):
+        count //= 2
+    return count
 
 
 def step_cost(target: Target, step: Step, codes: tuple[str, ...]) -> int:
@@ -144,7 +162,7 @@ def _count_lines(target: Target, step: Step, codes: tuple[str, ...]) -> int:
     assert step.emit is not None
     b = Builder(ModuleParts(), target)
     step.emit(b, *(Value(f"%x{k}", code, 4) for k, code in enumerate(_codes(codes))))
-    return len(b.lines)
+    return len(b.lines) * (step.key.turns if isinstance(step.key, LoopKey) else 1)
 
 
 def _codes(dtypes: tuple[str, ...]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tapeline as tl
 
@@ -35,6 +36,48 @@ def test_loop_of_independent_elements_is_one_nest() -> None:
     assert kinds(escape_times, cr, ci) == ["loop"]
     found = tl.function(escape_times)(cr, ci)
     np.testing.assert_array_equal(found.numpy(), escape_times(cr, ci).numpy())
+
+
+@pytest.mark.parametrize("size", [13, 64, 201])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_loop_that_ends_early_where_all_points_are_gone(size: int, dtype: Any) -> None:
+    def run(c: Any) -> Any:
+        z, count = tl.zeros_like(c), tl.zeros(c.shape, tl.int32)
+        for _ in tl.range(60):
+            near = z * z <= 4
+            z = tl.where(near, z * z + c, z)
+            count += near.astype(tl.int32)
+        return z, count
+
+    c = tl.asarray(np.linspace(-2.5, 1, size).astype(dtype))
+    assert kinds(run, c) == ["loop"]
+    for a, b in zip(run(c), tl.function(run)(c), strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_mask_that_comes_back_with_the_counter_does_not_end_the_loop() -> None:
+    def run(x: Any) -> Any:
+        for i in tl.range(40):
+            x = tl.where(i % 7 == 3, x + 1, x)
+        return x
+
+    x = tl.asarray(np.arange(70.0))
+    assert kinds(run, x) == ["loop"]
+    np.testing.assert_array_equal(tl.function(run)(x).numpy(), x.numpy() + 6)
+
+
+def test_state_that_changes_without_the_mask_does_not_end_the_loop() -> None:
+    def run(x: Any, y: Any) -> Any:
+        for _ in tl.range(30):
+            low = x < 5
+            x, y = tl.where(low, x + 1, x), y * 1.5
+        return x, y
+
+    given = tl.asarray(np.arange(40.0)), tl.asarray(np.ones(40))
+    assert kinds(run, *given) == ["loop"]
+    x, y = tl.function(run)(*given)
+    np.testing.assert_array_equal(x.numpy(), np.maximum(np.arange(40.0), 5))
+    np.testing.assert_array_equal(y.numpy(), np.full(40, 1.5**30))
 
 
 def test_bound_that_is_an_input_and_a_limit() -> None:
