@@ -170,7 +170,7 @@ class DifferentiableGraph:
         self.n_outputs = len(graph.outputs)
         self.op = self._call_op()
         self._lock = threading.RLock()
-        self._vjps: dict[tuple[Mask, bool], tuple[Joint, DifferentiableGraph]] = {}
+        self._vjps: dict[tuple[Mask, bool, bool], tuple[Joint, DifferentiableGraph]] = {}
         self._pairs: dict[Mask, tuple[Op, Pair, Compiled, Compiled]] = {}
         self._batched: dict[tuple[int, tuple[bool, ...]], DifferentiableGraph] = {}
         self._simplified: Graph | None = None
@@ -249,17 +249,19 @@ class DifferentiableGraph:
 
     # ---- gradients from the inputs: for traces, and where the backward may itself be recorded
 
-    def vjp_graph(self, wrt: Mask, guarded: bool = False) -> tuple[Joint, DifferentiableGraph]:
+    def vjp_graph(
+        self, wrt: Mask, guarded: bool = False, sparse: bool = False
+    ) -> tuple[Joint, DifferentiableGraph]:
         """The graph from inputs and cotangents to the gradients of these inputs."""
         with self._lock:
-            found = self._vjps.get((wrt, guarded))
+            found = self._vjps.get((wrt, guarded, sparse))
             if found is None:
-                joint = build_joint(self.simplified, wrt, guarded)
+                joint = build_joint(self.simplified, wrt, guarded, sparse)
                 graph = joint.graph
                 graph.outputs = graph.outputs[joint.n_outputs :]
                 graph.name = f"{self.graph.name}_vjp"
                 found = joint, DifferentiableGraph(optimize(graph))
-                self._vjps[wrt, guarded] = found
+                self._vjps[wrt, guarded, sparse] = found
             return found
 
     def _vjp(
@@ -270,7 +272,7 @@ class DifferentiableGraph:
             for position, wanted in enumerate(needed)
             if wanted and is_differentiable_kind(saved[position].dtype.kind)
         )
-        joint, backward = self.vjp_graph(wrt, is_guarded())
+        joint, backward = self.vjp_graph(wrt, is_guarded(), STATE.sparse)
         given = [*saved, *(cts[k] for k in joint.differentiable)]
         gradients: Sequence[Any]
         if any(type(value) is Tensor for value in given):
@@ -278,7 +280,8 @@ class DifferentiableGraph:
             gradients = backward(tensors)
         else:
             gradients = _as_tuple(backward.compiled(*given))
-        return _spread(self.n_inputs, wrt, joint.gradients, gradients)
+        found = joint.gather(gradients)
+        return _spread(self.n_inputs, wrt, range(len(wrt)), found)
 
     # ---- gradients from residuals: the fast way of a plain tape
 

@@ -99,6 +99,23 @@ class ConcreteFunction:
         return tuple(self.graph.spec(node) for node in self.graph.outputs[: self._n_results])
 
     @property
+    def output_shapes(self) -> Any:
+        """The results with a shape in the place of each tensor."""
+        return self._each_output(lambda spec: spec.shape)
+
+    @property
+    def output_dtypes(self) -> Any:
+        """The results with a dtype in the place of each tensor."""
+        return self._each_output(lambda spec: spec.dtype)
+
+    def _each_output(self, what: Callable[[TensorSpec], Any]) -> Any:
+        specs = self.outputs
+        leaves = [
+            what(specs[leaf.index]) if type(leaf) is _Output else leaf for leaf in self._leaves
+        ]
+        return leaves[0] if nest.is_leaf(self._results) else nest.unflatten(self._results, leaves)
+
+    @property
     def captures(self) -> tuple[Any, ...]:
         """The tensors and arrays of outside that the function reads, in order of first use."""
         return tuple(source for _, source, is_variable in self._hidden if not is_variable)

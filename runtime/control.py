@@ -14,8 +14,8 @@ from tapeline.runtime import nest
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.ops.joining import stack
-from tapeline.runtime.spec import TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
+from tapeline.runtime.spec import TensorSpec, canonical_dtype, spec_of
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, wrap
 
 __all__ = ["cond", "foldl", "map_fn", "scan", "switch_case", "while_loop"]
 
@@ -356,7 +356,7 @@ def _scan_length(rows: Sequence[Tensor], length: int | None) -> int:
     return count
 
 
-def map_fn(f: Function, xs: Any) -> Any:
+def map_fn(f: Function, xs: Any, dtype: Any = None) -> Any:
     """`f` of each row of `xs`, stacked.
 
     Parameters
@@ -365,6 +365,9 @@ def map_fn(f: Function, xs: Any) -> Any:
         From a row, a structure like `xs`, to a structure of tensors.
     xs : structure of TensorLike
         Their first axes have one length.
+    dtype : dtype or structure of dtypes, optional
+        The dtypes of the results, as programs written for TensorFlow state them; results are
+        converted. By default they keep their own.
 
     Returns
     -------
@@ -374,6 +377,8 @@ def map_fn(f: Function, xs: Any) -> Any:
     ------
     ShapeError
         If lengths differ.
+    ArgumentError
+        If there are not as many dtypes as results.
 
     Examples
     --------
@@ -381,7 +386,14 @@ def map_fn(f: Function, xs: Any) -> Any:
     >>> tl.map_fn(lambda row: row.sum(), tl.asarray([[1, 2], [3, 4]]))
     tl.Tensor([3 7], shape=(2,), dtype=int64)
     """
-    return scan(lambda _, row: (None, f(row)), None, xs)[1]
+    found = scan(lambda _, row: (None, f(row)), None, xs)[1]
+    if dtype is None:
+        return found
+    stated, leaves = nest.flatten(dtype), nest.flatten(found)
+    if len(stated) != len(leaves):
+        raise ArgumentError(f"map_fn: {len(stated)} dtypes for {len(leaves)} results")
+    pairs = zip(leaves, stated, strict=True)
+    return nest.unflatten(found, [cast_tensor(x, canonical_dtype(each)) for x, each in pairs])
 
 
 def foldl(f: Function, elems: Any, initializer: Any = None) -> Any:

@@ -49,6 +49,11 @@ class GradientError(TapelineError, LookupError):
     """An op on the way has no gradient rule, or a rule returned something that does not fit."""
 
 
+class ForwardModeError(TapelineError, NotImplementedError):
+    """A tangent was asked of what was recomputed by `tl.recompute_grad`, which like TensorFlow's
+    has gradients only. `tl.checkpoint` has both."""
+
+
 class SymbolicTensorError(TapelineError, TypeError):
     """A symbolic tensor was used where its value is needed: `if x > 0:`, `float(x)`,
     `np.asarray(x)`.

@@ -64,6 +64,8 @@ class Tape:
         "persistent", "watch_accessed_variables",
     )  # fmt: skip
 
+    is_forward = False
+    """Whether tangents will be asked of it rather than gradients."""
     persistent: bool
     watch_accessed_variables: bool
     _own: TapeSet | None

@@ -27,6 +27,7 @@ from tapeline.runtime.errors import (
     SymbolicTensorError,
 )
 from tapeline.runtime.record import Node
+from tapeline.runtime.reference import Reference
 from tapeline.runtime.spec import DType, Shape, canonical_dtype
 
 _ndarray = np.ndarray
@@ -92,6 +93,10 @@ class Tensor:
     def device(self) -> Device:
         """Always "cpu"."""
         return CPU
+
+    def ref(self) -> Reference:
+        """A key that stands for this very object in sets and dicts; `deref()` gives it back."""
+        return Reference(self)
 
     def __tapeline_tensor__(self) -> Tensor:
         return self

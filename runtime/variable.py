@@ -18,6 +18,7 @@ from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.indexed_slices import IndexedSlices, scatter
 from tapeline.runtime.record import EMPTY, Node, meet, new_leaf
+from tapeline.runtime.reference import Reference
 from tapeline.runtime.spec import DType, Shape
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
 
@@ -109,6 +110,15 @@ class Variable:
     def is_differentiable(self) -> bool:
         """Whether its dtype has gradients."""
         return self._value.dtype.kind in "fc"
+
+    def ref(self) -> Reference:
+        """A key that stands for this very object in sets and dicts; `deref()` gives it back."""
+        return Reference(self)
+
+    @property
+    def handle(self) -> Reference:
+        """As `ref`, under TensorFlow's name."""
+        return Reference(self)
 
     # Reading
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 RUNTIME_LAYERS = (
     ("errors",),
-    ("spec", "dtypes", "device", "constants", "display"),
+    ("spec", "dtypes", "device", "constants", "display", "reference"),
     ("op",),
     ("record",),
     ("tensor", "nest", "ranges"),

@@ -7,14 +7,18 @@ gradient rule is written once and serves eager and compiled code alike.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.replay import replay_on_tape
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.dispatch import guarding
+from tapeline.runtime.indexed_slices import IndexedSlices
+from tapeline.runtime.spec import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,19 @@ class Joint:
     gradients: tuple[int | None, ...]
     """Per asked input the position among the gradients in `graph.outputs`, None where there is no
     path."""
+    row_shapes: tuple[Shape | None, ...]
+    """Per asked input the shape of the whole where the gradient is rows of it: their values stand
+    at the position, their indices at the next one. None otherwise."""
+
+    def gather(self, gradients: Sequence[Any]) -> list[Any]:
+        """One gradient or None per asked input, from those that exist."""
+        found: list[Any] = []
+        for at, shape in zip(self.gradients, self.row_shapes, strict=True):
+            if at is None or shape is None:
+                found.append(None if at is None else gradients[at])
+            else:
+                found.append(IndexedSlices(gradients[at], gradients[at + 1], shape))
+        return found
 
 
 def is_differentiable_kind(kind: str) -> bool:
@@ -42,7 +59,9 @@ def is_differentiable_kind(kind: str) -> bool:
     return kind in "fc"
 
 
-def build_joint(graph: Graph, wrt: tuple[int, ...], guarded: bool = False) -> Joint:
+def build_joint(
+    graph: Graph, wrt: tuple[int, ...], guarded: bool = False, sparse: bool = False
+) -> Joint:
     """The joint graph for gradients with respect to the inputs at these positions.
 
     Parameters
@@ -53,12 +72,14 @@ def build_joint(graph: Graph, wrt: tuple[int, ...], guarded: bool = False) -> Jo
         Positions of inputs.
     guarded : bool
         Whether the cotangents may hold exact zeros that win over infinities and NaN.
+    sparse : bool
+        Whether gradients of rows that were looked up stay rows.
     """
     with guarding() if guarded else nullcontext():
-        return _build_joint(graph, wrt)
+        return _build_joint(graph, wrt, sparse)
 
 
-def _build_joint(graph: Graph, wrt: tuple[int, ...]) -> Joint:
+def _build_joint(graph: Graph, wrt: tuple[int, ...], sparse: bool) -> Joint:
     joint = CapturingGraph(f"{graph.name}_joint")
     joint.holds_arrays = True
     joint.origins = {}
@@ -81,16 +102,19 @@ def _build_joint(graph: Graph, wrt: tuple[int, ...]) -> Joint:
             [outputs[k] for k in differentiable],
             [inputs[position] for position in wrt],
             output_gradients=cotangents,
+            sparse=sparse,
         )
         joint.origins = joint.location = None
         found: list[int | None] = []
+        shapes: list[Shape | None] = []
         nodes = [joint.value_id(tensor) for tensor in outputs]
         for gradient in gradients:
-            if gradient is None:
-                found.append(None)
-                continue
-            found.append(len(nodes) - len(outputs))
-            nodes.append(joint.value_id(gradient))
+            found.append(None if gradient is None else len(nodes) - len(outputs))
+            is_rows = type(gradient) is IndexedSlices
+            shapes.append(gradient.dense_shape if is_rows else None)
+            if gradient is not None:
+                parts = (gradient.values, gradient.indices) if is_rows else (gradient,)
+                nodes += [joint.value_id(part) for part in parts]
         joint.outputs = nodes
         placeholders = tuple(joint.value_id(tensor) for tensor in cotangents)
-    return Joint(joint, len(outputs), placeholders, differentiable, tuple(found))
+    return Joint(joint, len(outputs), placeholders, differentiable, tuple(found), tuple(shapes))

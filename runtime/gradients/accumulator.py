@@ -11,12 +11,21 @@ import numpy as np
 
 from tapeline.runtime import nest
 from tapeline.runtime.backprop import TENSOR_SPACE, Unconnected
+from tapeline.runtime.batching.vmap import vmap
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.gradients.forward import Linearized
+from tapeline.runtime.gradients.forward import Linearized, asking_forward, zeros_for_none
+from tapeline.runtime.gradients.functional import beside
 from tapeline.runtime.recorder import Tape
 from tapeline.runtime.tape import watch
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+
+
+class _ForwardTape(Tape):
+    """The tape of an accumulator."""
+
+    __slots__ = ()
+    is_forward = True
 
 
 class ForwardAccumulator:
@@ -46,7 +55,7 @@ class ForwardAccumulator:
     tl.Tensor([3. 0.], shape=(2,), dtype=float64)
     """
 
-    __slots__ = ("_around", "_sources", "_tangents", "_tape")
+    __slots__ = ("_around", "_is_batched", "_sources", "_tangents", "_tape")
 
     def __init__(self, primals: Any, tangents: Any) -> None:
         leaves = nest.flatten(primals)
@@ -59,14 +68,65 @@ class ForwardAccumulator:
             raise ArgumentError(
                 "ForwardAccumulator: a primal is given multiple times; add its tangents"
             )
-        self._tape = Tape(persistent=True, watch_accessed_variables=False)
-        self._tape.start()
-        self._tape.stop()
+        self._open(is_batched=False)
         self._around: tuple[Any, ...] = ()
         self._sources: list[Tensor] = []
         self._tangents: list[Tensor] = []
         for primal, tangent in zip(leaves, given, strict=True):
             self.watch(primal, tangent)
+
+    def _open(self, is_batched: bool) -> None:
+        self._is_batched = is_batched
+        self._tape = _ForwardTape(persistent=True, watch_accessed_variables=False)
+        self._tape.start()
+        self._tape.stop()
+
+    @classmethod
+    def batched(cls, primals: Any, tangents: Any) -> ForwardAccumulator:
+        """An accumulator of many directions at once.
+
+        Parameters
+        ----------
+        primals : Tensor, Variable or structure of them
+            What to differentiate by.
+        tangents : structure of TensorLike
+            Per primal its tangents, along a first axis of the same length for all.
+
+        Returns
+        -------
+        ForwardAccumulator
+            Its `jvp` gives all tangents of a result, along a first axis.
+
+        Raises
+        ------
+        ArgumentError, ShapeError
+            As for one direction, and if the numbers of directions differ.
+
+        Examples
+        --------
+        >>> import tapeline as tl
+        >>> x = tl.asarray(3.0)
+        >>> with tl.ForwardAccumulator.batched(x, [1.0, 10.0]) as accumulator:
+        ...     y = x * x
+        >>> accumulator.jvp(y)
+        tl.Tensor([ 6. 60.], shape=(2,), dtype=float64)
+        """
+        given = [
+            as_tensor(rows, primal.dtype, "ForwardAccumulator: tangents")
+            for primal, rows in beside(primals, tangents)
+        ]
+        counts = {row.shape[:1] for row in given}
+        if len(counts) != 1 or () in counts:
+            raise ShapeError(
+                "ForwardAccumulator.batched: all tangents must have the directions along a first "
+                f"axis of one length, got shapes {[row.shape for row in given]}"
+            )
+        made = cls(primals, nest.unflatten(primals, [row[0] for row in given]))
+        made._is_batched = True
+        made._tangents = [wrap(row._value, row._node) for row in given]
+        return made
+
+    _batch_accumulator = batched
 
     def watch(self, primal: Any, tangent: Any) -> None:
         """Differentiate by one more tensor or Variable; a tangent that it has already adds up.
@@ -128,13 +188,32 @@ class ForwardAccumulator:
             )
         targets = [as_tensor(leaf) for leaf in nest.flatten(primals)]
         with self._paused():
-            found = Linearized(self._tape, targets, self._sources)(self._tangents)
+            with asking_forward():
+                linear = Linearized(self._tape, targets, self._sources, self._is_batched)
+            found = self._each(linear, targets) if self._is_batched else linear(self._tangents)
         if unconnected_gradients == "zero":
             found = [
-                TENSOR_SPACE.zeros(target.shape, target.dtype) if part is None else part
+                TENSOR_SPACE.zeros(self._leading() + target.shape, target.dtype)
+                if part is None
+                else part
                 for target, part in zip(targets, found, strict=True)
             ]
         return nest.unflatten(primals, found)
+
+    def _leading(self) -> tuple[int, ...]:
+        return self._tangents[0].shape[:1] if self._is_batched else ()
+
+    def _each(self, linear: Linearized, targets: list[Tensor]) -> list[Tensor | None]:
+        """The tangents of the targets for each direction; None where there are none."""
+        connected = linear.connected
+        chosen = [k for k in range(len(targets)) if connected[k]]
+
+        def along(tangents: list[Tensor]) -> list[Tensor]:
+            found = linear(tangents)
+            return zeros_for_none([targets[k] for k in chosen], [found[k] for k in chosen])
+
+        parts = iter(vmap(along)(self._tangents) if chosen else ())
+        return [next(parts) if is_connected else None for is_connected in connected]
 
     @contextmanager
     def _paused(self) -> Iterator[None]:

@@ -11,6 +11,8 @@ import numpy as np
 from tapeline.runtime import nest
 from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.errors import ForwardModeError
+from tapeline.runtime.gradients.forward import is_forward_asked
 from tapeline.runtime.gradients.parameters import name_of
 from tapeline.runtime.record import Node, next_serial
 from tapeline.runtime.tape import pop_tape, push_new_tape, record_operation
@@ -46,6 +48,38 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     ['<lambda>']
     """
 
+    return _recomputing(f, refuses_forward=False)
+
+
+def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+    """TensorFlow's `recompute_grad`: `checkpoint`, except that it has no forward mode.
+
+    Parameters
+    ----------
+    f : callable
+        As for `checkpoint`.
+
+    Returns
+    -------
+    callable
+        With the results and the gradients of `f`, of any order. Under a `ForwardAccumulator` it is
+        an error, as in TensorFlow; `checkpoint` works there.
+
+    Raises
+    ------
+    ForwardModeError
+        (a NotImplementedError) where a `ForwardAccumulator` is asked for a tangent through it.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.grad(tl.recompute_grad(lambda x: tl.exp(x) * x))(0.0)
+    tl.Tensor(1., shape=(), dtype=float64)
+    """
+    return _recomputing(f, refuses_forward=True)
+
+
+def _recomputing(f: Callable[..., Any], refuses_forward: bool) -> Callable[..., Any]:
     @functools.wraps(f)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if STATE.active is None or STATE.handler is not None:
@@ -57,6 +91,11 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         sources = _sources_before(start, leaves)
 
         def run_again(*cts: Tensor) -> list[Any]:
+            if refuses_forward and is_forward_asked():
+                raise ForwardModeError(
+                    f"recompute_grad tried to transpose the gradient of {name_of(f)}, for a "
+                    "ForwardAccumulator; use tl.checkpoint, which works in forward mode too"
+                )
             tape = push_new_tape(watch_accessed_variables=False)
             try:
                 for source in sources:
@@ -71,10 +110,6 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         return nest.unflatten(result, outputs)
 
     return checkpointed
-
-
-recompute_grad = checkpoint
-"""TensorFlow's name for `checkpoint`."""
 
 
 def _hold(leaf: Any) -> Any:

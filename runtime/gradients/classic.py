@@ -207,7 +207,8 @@ def implicit_value_and_gradients(
     -------
     callable
         Takes the arguments of `f`; returns its result and a list of pairs `(gradient, variable)`,
-        one per trainable Variable that was read, in the order in which these were created.
+        one per trainable Variable that was read, in the order in which these were created. The
+        gradient of a Variable that only rows were taken from comes as `IndexedSlices`.
 
     Raises
     ------
@@ -239,7 +240,7 @@ def implicit_value_and_gradients(
                 f"no trainable variables were accessed while {name_of(f)} was computed"
             )
         targets = [as_tensor(leaf) for leaf in nest.flatten(result)]
-        found = imperative_grad(None, tape, targets, variables)
+        found = imperative_grad(None, tape, targets, variables, sparse=True)
         return result, list(zip(found, variables, strict=True))
 
     return value_and_gradients

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tapeline.runtime import nest
+from tapeline.runtime.backprop import TENSOR_SPACE
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.gradients.parameters import name_of
 from tapeline.runtime.gradients.watcher import VariableWatcher
-from tapeline.runtime.tape import record_operation
+from tapeline.runtime.tape import record_operation, stop_recording
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 
 
@@ -63,6 +64,8 @@ class CustomGradient:
         outputs = [wrap(as_tensor(leaf)._value) for leaf in nest.flatten(result)]
         sources = [*inputs, *(variable.read_value() for variable in variables)]
         record_operation(self._name, outputs, sources, backward)
+        if STATE.handler is None and any(tape.is_forward for tape in STATE.open):
+            _try_rule(backward, outputs)
         return nest.unflatten(result, outputs)
 
     def _split(self, returned: Any) -> tuple[Any, Callable[..., Any]]:
@@ -86,6 +89,12 @@ class CustomGradient:
                 "'variables' keyword argument: def grad_fn(*dys, variables=None), which returns "
                 "the gradients of the arguments and a list with those of the Variables"
             )
+
+
+def _try_rule(backward: _Backward, outputs: Sequence[Tensor]) -> None:
+    """Let an error of the rule show at the call: in forward mode nobody calls the rule by name."""
+    with stop_recording():
+        backward(*[TENSOR_SPACE.ones(out.shape, out.dtype) for out in outputs])
 
 
 class _Backward:

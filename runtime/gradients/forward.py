@@ -6,7 +6,9 @@ the walk forwards, without a second set of rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tapeline.runtime import nest
@@ -16,6 +18,31 @@ from tapeline.runtime.gradients.functional import Run, grad, leaves_like, run_wa
 from tapeline.runtime.recorder import Tape
 from tapeline.runtime.tape import pop_tape, push_new_tape
 from tapeline.runtime.tensor import Tensor
+
+
+class _Asked(threading.local):
+    """Whether a `ForwardAccumulator` of this thread walks back now."""
+
+    forward = False
+
+
+_ASKED = _Asked()
+
+
+@contextmanager
+def asking_forward() -> Iterator[None]:
+    """A block whose backward walk serves a tangent."""
+    before = _ASKED.forward
+    _ASKED.forward = True
+    try:
+        yield
+    finally:
+        _ASKED.forward = before
+
+
+def is_forward_asked() -> bool:
+    """Whether the present backward walk serves a tangent of a `ForwardAccumulator`."""
+    return _ASKED.forward
 
 
 class Linearized:
@@ -50,6 +77,14 @@ class Linearized:
             self._pulled = imperative_grad(None, tape, targets, sources, self._seeds)
         finally:
             pop_tape(self._outer)
+
+    @property
+    def connected(self) -> list[bool]:
+        """Whether each target depends on a source."""
+        found = imperative_grad(
+            None, self._outer, [part for part in self._pulled if part is not None], self._seeds
+        )
+        return [part is not None for part in found]
 
     def __call__(self, tangents: Sequence[Tensor]) -> list[Tensor | None]:
         """The tangent of each target; None where it depends on no source."""

@@ -260,7 +260,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[An
 def leaves_like(caller: str, what: str, structure: Any, given: Any) -> list[Tensor]:
     """The leaves of `given` as tensors, which must fit those of the structure."""
     tensors = []
-    for like, leaf in _beside(structure, given):
+    for like, leaf in beside(structure, given):
         tensor = as_tensor(leaf, like.dtype, f"{caller}: {what}")
         if tensor.shape != like.shape:
             raise ShapeError(
@@ -270,7 +270,7 @@ def leaves_like(caller: str, what: str, structure: Any, given: Any) -> list[Tens
     return tensors
 
 
-def _beside(structure: Any, given: Any) -> list[tuple[Any, Any]]:
+def beside(structure: Any, given: Any) -> list[tuple[Any, Any]]:
     """The leaves of a structure, each with what stands at its place in `given`: nested numbers may
     stand for a tensor."""
     if nest.is_leaf(structure):
@@ -280,4 +280,4 @@ def _beside(structure: Any, given: Any) -> list[tuple[Any, Any]]:
     if not fits or (isinstance(given, dict) and list(given) != list(structure)):
         nest.assert_same_structure(structure, given)
     pairs = zip(inside, nest.children(given), strict=True)
-    return [pair for like, part in pairs for pair in _beside(like, part)]
+    return [pair for like, part in pairs for pair in beside(like, part)]

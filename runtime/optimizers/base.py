@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import push_handler
 from tapeline.runtime.errors import ArgumentError, ShapeError
+from tapeline.runtime.indexed_slices import IndexedSlices
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.powers import POWER
 from tapeline.runtime.optimizers.clipping import clip_by_global_norm
@@ -112,7 +113,7 @@ class Optimizer:
 
         Parameters
         ----------
-        gradients : structure of Tensor or None
+        gradients : structure of Tensor, IndexedSlices or None
             One per variable, as a tape gives them; variables without a gradient stay as they are.
         variables : structure of Variable
             The same structure.
@@ -124,7 +125,7 @@ class Optimizer:
         """
         pairs = _pairs(gradients, variables)
         self.build([variable for _, variable in pairs])
-        chosen = [(as_tensor(g), variable) for g, variable in pairs if g is not None]
+        chosen = [(self._taken(g), variable) for g, variable in pairs if g is not None]
         if not chosen:
             raise ArgumentError(f"{self._name()}: there is no gradient for any variable")
         with stop_recording():
@@ -137,6 +138,10 @@ class Optimizer:
                 self._check(gradient, variable)
                 dtype = variable.dtype
                 change = Step(cast_tensor(rate, dtype), turn, dtype)
+                if type(gradient) is IndexedSlices:
+                    rows = gradient.with_values(cast_tensor(gradient.values, dtype))
+                    self._update_rows(rows, variable, change)
+                    continue
                 value = variable.read_value()
                 slots = self._slots[variable]
                 variable.assign(self._update(cast_tensor(gradient, dtype), value, slots, change))
@@ -153,7 +158,20 @@ class Optimizer:
             return rate.read_value()
         return as_tensor(rate(self.step.read_value()), argument="learning_rate")
 
-    def _check(self, gradient: Tensor, variable: Variable) -> None:
+    takes_rows = False
+    """Whether rows of a sparse gradient are updated alone; otherwise the whole stands for them."""
+
+    def _taken(self, gradient: Any) -> Any:
+        """A gradient as a tensor, or as rows where those do."""
+        if type(gradient) is IndexedSlices and self.takes_rows and self.clip_norm is None:
+            return gradient
+        return as_tensor(gradient)
+
+    def _update_rows(self, rows: IndexedSlices, variable: Variable, step: Step) -> None:
+        """Update the rows of a variable that a sparse gradient names."""
+        raise NotImplementedError
+
+    def _check(self, gradient: Any, variable: Variable) -> None:
         if gradient.shape != variable.shape:
             raise ShapeError(
                 f"{self._name()}: a gradient has shape {gradient.shape}, its variable "

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.indexed_slices import IndexedSlices
 from tapeline.runtime.ops.signs import sign
 from tapeline.runtime.optimizers.base import LearningRate, Optimizer, Slots, Step
 from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.variable import Variable
 
 
 class SGD(Optimizer):
     """Gradient descent, with momentum if asked.
+
+    Of a sparse gradient only the rows are updated where neither momentum nor decay needs more.
 
     `v = momentum * v + g`, then `x -= rate * v`; with Nesterov's momentum
     `x -= rate * (g + momentum * v)`.
@@ -51,6 +55,10 @@ class SGD(Optimizer):
         self.momentum = momentum
         self.nesterov = nesterov
         self.weight_decay = weight_decay
+        self.takes_rows = not (momentum or weight_decay)
+
+    def _update_rows(self, rows: IndexedSlices, variable: Variable, step: Step) -> None:
+        variable.assign_sub(rows * step.rate)
 
     def _update(self, gradient: Tensor, value: Tensor, slots: Slots, step: Step) -> Tensor:
         if self.weight_decay:

@@ -6,6 +6,7 @@ from tapeline import config as config
 from tapeline import export as export
 from tapeline import nest as nest
 from tapeline import tape as tape
+from tapeline.compiler.frontend.gradients import gradients as gradients
 from tapeline.compiler.frontend.retraces import no_retrace as no_retrace
 from tapeline.compiler.function import Function as Function
 from tapeline.compiler.function import function as function

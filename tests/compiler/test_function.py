@@ -457,6 +457,7 @@ def test_get_concrete_function_takes_specs() -> None:
     assert concrete.inputs == (tl.TensorSpec([2, 3]), tl.TensorSpec([3]))
     assert concrete.outputs == (tl.TensorSpec([2]),)
     assert concrete.structured_outputs == (tl.TensorSpec([2]), 3)
+    assert (concrete.output_shapes, concrete.output_dtypes) == (((2,), 3), (tl.float64, 3))
     a, b = np.arange(6.0).reshape(2, 3), np.arange(3.0)
     result, three = f(a, [b])
     assert three == 3

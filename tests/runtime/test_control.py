@@ -97,3 +97,12 @@ def test_foldl_goes_through_the_rows_from_the_left(mode: Any) -> None:
         6,
     ]
     assert float(tl.foldl(lambda a, b: a * b, x[:1])) == 2.0
+
+
+def test_map_fn_takes_the_dtypes_of_its_results() -> None:
+    rows = tl.asarray([[1, 2], [3, 4]])
+    total, mean = tl.map_fn(lambda row: (row.sum(), row.mean()), rows, (tl.float32, "float32"))
+    assert (total.dtype, mean.dtype) == (tl.float32, tl.float32)
+    assert total.numpy().tolist() == [3.0, 7.0]
+    with pytest.raises(ValueError, match="1 dtypes for 2 results"):
+        tl.map_fn(lambda row: (row, row), rows, tl.float32)

@@ -129,3 +129,42 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         slices_of([[1.0]], [0], 3) + slices_of([[1.0]], [0], 4)
     with pytest.raises(ShapeError, match="rows of a float64 array"):
         tl.Variable(np.ones((3, 1))).assign_sub(slices_of([[1.0]], [0], 4))
+
+
+@MODES
+def test_rows_come_out_of_compiled_calls(mode: Wrapper) -> None:
+    table, w = tl.Variable(np.arange(8.0).reshape(4, 2)), tl.Variable(3.0)
+    lookup = mode(lambda: tl.sum(tl.take(table, [[1, 3], [1, 0]], axis=0) * w))
+    (rows, by_table), (by_w, _) = tl.implicit_gradients(lookup)()
+    assert by_table is table
+    assert type(rows) is tl.IndexedSlices
+    assert rows.indices.numpy().tolist() == [1, 3, 1, 0]
+    np.testing.assert_array_equal(rows.numpy(), [[3, 3], [6, 6], [0, 0], [3, 3]])
+    assert by_w.item() == 2 + 3 + 6 + 7 + 2 + 3 + 0 + 1
+    with tl.GradientTape(persistent=True) as tape:
+        y = lookup() + tl.sum(table * 2.0)
+    assert type(tape.gradient(y, table, sparse=True)) is tl.Tensor
+    assert type(tape.gradient(y, table)) is tl.Tensor
+
+
+@MODES
+def test_gradient_descent_updates_the_rows_alone(mode: Wrapper) -> None:
+    start = np.arange(8.0).reshape(4, 2)
+
+    def trained(sparse: bool, **options: Any) -> Any:
+        table = tl.Variable(start)
+        optimizer = tl.optimizers.SGD(0.5, **options)
+
+        def step() -> None:
+            with tl.GradientTape() as tape:
+                loss = tl.sum(tl.take(table, [1, 1, 2], axis=0) ** 2)
+            optimizer.apply([tape.gradient(loss, table, sparse=sparse)], [table])
+
+        step = mode(step)
+        for _ in range(3):
+            step()
+        return table.numpy()
+
+    options: dict[str, Any]
+    for options in ({}, {"momentum": 0.5}, {"weight_decay": 0.1}, {"clip_norm": 1.0}):
+        np.testing.assert_allclose(trained(True, **options), trained(False, **options), rtol=1e-12)

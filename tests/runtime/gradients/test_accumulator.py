@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tapeline as tl
@@ -153,3 +154,49 @@ def test_accumulator_keeps_no_tensor_of_the_program() -> None:
         del x, tangent
     assert accumulator.jvp(y).numpy().tolist() == [0.0, 2.0]
     assert [ref() for ref in alive] == [None, None]
+
+
+@MODES
+def test_many_directions_at_once(mode: Wrapper) -> None:
+    x, y = tl.asarray([1.0, 2.0]), tl.Variable(3.0)
+    directions = (tl.asarray([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), [0.0, 0.0, 2.0])
+    f = mode(lambda x: (tl.sum(x * x) * y, y * y))
+    with tl.ForwardAccumulator.batched((x, y), directions) as accumulator:
+        z, w = f(x)
+        other = tl.asarray(2.0) * 3.0
+    assert accumulator.jvp(z).numpy().tolist() == [6.0, 12.0, 18.0 + 2 * 5.0]
+    assert accumulator.jvp(w).numpy().tolist() == [0.0, 0.0, 12.0]
+    assert accumulator.jvp(other) is None
+    assert accumulator.jvp(other, "zero").numpy().tolist() == [0.0, 0.0, 0.0]
+
+
+def test_directions_must_be_as_many_for_all() -> None:
+    with pytest.raises(ShapeError, match="a first axis of one length"):
+        tl.ForwardAccumulator.batched((tl.asarray(1.0), tl.asarray(2.0)), ([1.0], [1.0, 2.0]))
+
+
+def test_an_error_in_a_rule_shows_at_the_call() -> None:
+    @tl.custom_gradient
+    def f(x: Any) -> Any:
+        def grad_fn(dy: Any) -> Any:
+            raise ValueError("the rule is broken")
+
+        return x * 1.0, grad_fn
+
+    x = tl.asarray(1.0)
+    with tl.ForwardAccumulator(x, 1.0), pytest.raises(ValueError, match="the rule is broken"):
+        f(x)
+
+
+def test_recompute_grad_refuses_forward_mode_and_checkpoint_has_it() -> None:
+    x = tl.asarray([0.5, 1.5])
+
+    def slope(f: Any) -> Any:
+        with tl.ForwardAccumulator(x, [1.0, 0.0]) as accumulator:
+            y = f(x)
+        return accumulator.jvp(y)
+
+    with pytest.raises(NotImplementedError, match="recompute_grad tried to transpose"):
+        slope(tl.recompute_grad(lambda x: tl.sin(x) ** 2))
+    found = slope(tl.checkpoint(lambda x: tl.sin(x) ** 2))
+    np.testing.assert_allclose(found.numpy(), [np.sin(1.0), 0.0])

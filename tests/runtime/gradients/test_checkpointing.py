@@ -82,8 +82,3 @@ def test_checkpoint_of_a_function_that_changes_is_an_error() -> None:
     block = tl.checkpoint(lambda x: [x * 2.0] * next(turns))
     with pytest.raises(ArgumentError):
         tl.grad(lambda x: block(x)[0])(1.0)
-
-
-def test_recompute_grad_is_checkpoint() -> None:
-    assert tl.recompute_grad is tl.checkpoint
-    assert tl.grad(tl.recompute_grad(lambda x: x * x))(3.0).item() == 6.0
