@@ -228,6 +228,21 @@ def logreg_step(inputs: Inputs) -> Built:
     return descent(loss, inputs, ("w", "b"), ("X", "y"))
 
 
+LENET = ("k1", "c1", "k2", "c2", "w1", "b1", "w2", "b2")
+
+
+@case("lenet_step", "function")
+def lenet_step(inputs: Inputs) -> Built:
+    def loss(*values: tl.Tensor) -> tl.Tensor:
+        k1, c1, k2, c2, w1, b1, w2, b2, x, y = values
+        h = tl.nn.max_pool(relu(tl.nn.conv2d(x, k1, c1)), 2)
+        h = tl.nn.max_pool(relu(tl.nn.conv2d(h, k2, c2)), 2)
+        h = relu(tl.reshape(h, (h.shape[0], -1)) @ w1 + b1)
+        return tl.mean(tl.sparse_softmax_cross_entropy(h @ w2 + b2, y))
+
+    return descent(loss, inputs, LENET, ("x", "y"))
+
+
 HEADS = 4
 BLOCK = ("x", "g1", "n1", "wqkv", "bqkv", "wo", "bo", "g2", "n2", "w1", "b1", "w2", "b2")
 

@@ -215,6 +215,14 @@ LibraryName: TypeAlias = Literal[
     "take_along_axis_grad",
     "check_indices",
     "wrap_indices",
+    "put",
+    "cumulative_sum",
+    "cumulative_prod",
+    "sort",
+    "argsort",
+    "searchsorted",
+    "random_bits",
+    "integer_power",
 ]
 
 
@@ -223,7 +231,8 @@ class LibraryCall(NamedTuple):
 
     `matmul` (both operands at least 1-d, NumPy's rules); `take` and `take_along_axis` (along
     attribute 0) and their transposes; `check_indices` (a copy; all must be at least 0 and below
-    attribute 0) and `wrap_indices` (counted from the front of as many, as int64).
+    attribute 0) and `wrap_indices` (counted from the front of as many, as int64). The others are
+    named as the ops that they carry out; where sizes or dtypes do not suit, the op's kernel runs.
     """
 
     name: LibraryName

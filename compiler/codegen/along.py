@@ -6,8 +6,12 @@ here of outer rows.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
 from tapeline.compiler.codegen.gather import (
     INDEX_MODES,
+    RowMode,
     TakeShape,
     check_range,
     emit_check,
@@ -15,12 +19,30 @@ from tapeline.compiler.codegen.gather import (
     emit_take_grad,
     launch_rows,
     place_of,
+    take_shape,
     words_of,
 )
 from tapeline.compiler.codegen.loops import ZERO, FunctionBuilder, Index
 from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, size_of
+from tapeline.runtime.spec import TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """Rows or elements that indices name, taken or added up."""
+
+    shape: TakeShape
+
+    def emit(self, target: Target, name: str) -> Kernel:
+        """The kernel for the mode of the shape."""
+        return emit_indexed(self.shape, target, name)
+
+
+def indexed_routine(mode: RowMode, specs: Sequence[TensorSpec], attribute: Hashable) -> Indexed:
+    """The routine for a mode, the op's inputs and output, and its attribute 0."""
+    return Indexed(take_shape(mode, specs, attribute))
 
 
 def emit_indexed(shape: TakeShape, target: Target, name: str) -> Kernel:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from tapeline.compiler.codegen.cluster import Cluster, ClusterBuilder, is_source, is_view
-from tapeline.compiler.codegen.gather import take_shape
+from tapeline.compiler.codegen.library import library_routine
 from tapeline.compiler.codegen.matmul import matmul_needs_copy, supports_matmul
 from tapeline.compiler.codegen.matrix import MatrixOperand
 from tapeline.compiler.codegen.nest import Nest, Operand, Step, StepKind
@@ -519,16 +519,16 @@ class Lowering:
         else:
             outputs = (self.place(node),)
         op = graph.ops[node]
-        rows = None
+        routine = None
         if isinstance(op.lowering, LibraryCall) and op.lowering.name != "matmul":
             inputs = tuple(x if _lies_dense(x) else self._copied(x) for x in inputs)
             if _lies_dense(outputs[0]):
                 specs = [placed.spec for placed in (*inputs, *outputs)]
-                rows = take_shape(op.lowering.name, specs, graph.attrs[node][0])
+                routine = library_routine(op.lowering.name, specs, graph.attrs[node])
         self.steps.append(
             HostStep(
                 op, graph.attrs[node], inputs, outputs, op.name, (node,), graph.locations[node],
-                rows,
+                routine,
             )
         )  # fmt: skip
 

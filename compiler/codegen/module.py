@@ -13,7 +13,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tapeline.compiler.codegen.along import emit_indexed
 from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
 from tapeline.compiler.codegen.control import emit_control
 from tapeline.compiler.codegen.control_plan import PreparedControl, Site, prepare
@@ -122,7 +121,7 @@ class _Assembler:
             assert isinstance(step, HostStep)
             self._call_host(step, pointers)
         elif isinstance(step, HostStep):
-            self._call_rows(kernel, step, pointers)
+            self._call_routine(kernel, step, pointers)
         else:
             self._call_kernel(kernel, step, pointers, scratch)
 
@@ -147,9 +146,9 @@ class _Assembler:
             kernel = emit_matmul(a, b, out, self.target)
             self.symbols |= matmul_symbols(kernel)
             return kernel
-        if not isinstance(step, HostStep) or step.rows is None:
+        if not isinstance(step, HostStep) or step.routine is None:
             return None
-        return emit_indexed(step.rows, self.target, f"k{number}")
+        return step.routine.emit(self.target, f"k{number}")
 
     # ---- the text of `run`
 
@@ -219,8 +218,8 @@ class _Assembler:
         else:
             self.lines.append(f"  call void @{name}(ptr %A, i64 0, i64 {extent})")
 
-    def _call_rows(self, kernel: Kernel, step: HostStep, pointers: dict[int, str]) -> None:
-        """The kernel of a step on rows; then the host call, if an index turned out to be bad."""
+    def _call_routine(self, kernel: Kernel, step: HostStep, pointers: dict[int, str]) -> None:
+        """The kernel of a routine; then the host call, if a value turned out to be bad."""
         placed = (*step.inputs, *step.outputs)
         where = [self.offset(pointers[one.buffer], one.layout.offset) for one in placed]
         self.lines.append("  store i64 0, ptr %E")

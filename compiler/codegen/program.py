@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tapeline.compiler.codegen.gather import TakeShape
 from tapeline.compiler.codegen.nest import Nest
+from tapeline.compiler.codegen.routine import Routine
 from tapeline.compiler.codegen.views import Layout
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
@@ -63,8 +63,8 @@ class MatmulStep:
 class HostStep:
     """A call of an op's NumPy kernel, for ops that have no lowering.
 
-    With `rows` a native kernel does the work, and the NumPy kernel is called only to raise what it
-    raises for bad indices.
+    With a `routine` a native kernel does the work, and the NumPy kernel is called only to raise
+    what it raises for bad values.
     """
 
     op: Op
@@ -74,7 +74,7 @@ class HostStep:
     label: str
     nodes: tuple[int, ...]
     location: Location | None = None
-    rows: TakeShape | None = None
+    routine: Routine | None = None
 
 
 @dataclass(frozen=True, slots=True)

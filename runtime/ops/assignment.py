@@ -12,7 +12,16 @@ import numpy as np
 
 from tapeline.runtime.cells import install_indexing
 from tapeline.runtime.errors import DTypeError, ShapeError
-from tapeline.runtime.op import Attrs, Expansion, Sample, ShapeOf, Trait, define_op, get_op
+from tapeline.runtime.op import (
+    Attrs,
+    Expansion,
+    LibraryCall,
+    Sample,
+    ShapeOf,
+    Trait,
+    define_op,
+    get_op,
+)
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_setitem
 from tapeline.runtime.ops.gather import TAKE
@@ -125,6 +134,7 @@ def _places(*shape: int, size: int) -> Any:
 PUT = define_op(
     "put",
     kernel=_put_kernel,
+    emit=LibraryCall("put"),
     infer=_put_infer,
     n_inputs=3,
     saves=(1, ShapeOf(2)),
@@ -148,6 +158,12 @@ def _last_writes_kernel(places: Array, size: int) -> Array:
     return np.asarray(last[places] == order)
 
 
+def _last_writes_expand(places: Tensor, size: int) -> Tensor:
+    order = new_tensor(np.arange(places.size).reshape(places.shape))
+    last = apply(PUT, new_tensor(np.zeros(size, np.int64)), places, order)
+    return apply(get_op("equal"), apply(TAKE, last, places, attrs=(0,)), order)
+
+
 def _last_writes_infer(places: TensorSpec, size: int) -> TensorSpec:
     return spec_of(places.static_shape, np.dtype(np.bool))
 
@@ -158,6 +174,7 @@ LAST_WRITES = define_op(
     infer=_last_writes_infer,
     attr_names=("size",),
     vjps=(None,),
+    emit=Expansion(_last_writes_expand),
     kinds="iu",
     samples=(Sample((_places(6, size=4),), (4,)),),
 )
@@ -227,10 +244,12 @@ def _write_arrays(x: Tensor, key: Key, value: Tensor) -> Tensor:
     there."""
     if not key.basic and [array.axis for array in key.arrays] == list(range(x.ndim)):
         places = join_indices(key, x.shape)
-        return apply(PUT, x, places, _fit(value, places.shape))
-    positions = new_tensor(np.arange(x.size).reshape(x.shape))
-    places = read(positions, key)
-    return apply(PUT, x, places, _fit(value, places.shape))
+    else:
+        places = read(new_tensor(np.arange(x.size).reshape(x.shape)), key)
+    value = _fit(value, places.shape)
+    if value.shape != places.shape:
+        value = apply(BROADCAST_TO, value, attrs=(places.shape,))
+    return apply(PUT, x, places, value)
 
 
 install_indexing(getitem, setitem)

@@ -1,8 +1,8 @@
 """Numbers of the usual continuous distributions, drawn from a key.
 
 The draws that need functions such as the logarithm run the same NumPy kernel eagerly and compiled,
-so their numbers agree to the bit. Parameters that only move and scale are applied with ops, so they
-have gradients.
+so their numbers agree to the bit; uniform numbers come by exact arithmetic. Parameters that
+only move and scale are applied with ops, so they have gradients.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.errors import ArgumentError, DTypeError
-from tapeline.runtime.op import Op, Sample, Trait, define_op
+from tapeline.runtime.op import Expansion, Op, Sample, Trait, define_op, get_op
 from tapeline.runtime.ops.arithmetic import add
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.random_bits import (
+    RANDOM_BITS,
     as_key,
     check_key,
     count_of,
+    counter_for_draws,
     draw_key,
     philox,
 )
 from tapeline.runtime.ops.special import erf_kernel
 from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, new_tensor
 
 ShapeLike: TypeAlias = int | Sequence[int]
 
@@ -56,6 +58,7 @@ def _define_draw(
     function: Callable[..., Array],
     attrs: tuple[Any, ...] = (),
     names: tuple[str, ...] = (),
+    emit: Expansion | None = None,
 ) -> Op:
     """An op `(key; shape, dtype, ...)`; `function(key, count, ...)` gives doubles."""
 
@@ -70,6 +73,7 @@ def _define_draw(
         name,
         kernel=kernel,
         infer=infer,
+        emit=emit,
         attr_names=("shape", "dtype", *names),
         vjps=(None,),
         traits=Trait.NO_RECOMPUTE,
@@ -109,7 +113,17 @@ def _uniform_function(key: Array, count: int, digits: int) -> Array:
     return (philox(key).random_raw(count) >> np.uint64(64 - digits)) * 2.0**-digits
 
 
-STANDARD_UNIFORM = _define_draw("standard_uniform", _uniform_function, (24,), ("digits",))
+def _uniform_expand(key: Tensor, shape: Shape, dtype: DType, digits: int) -> Tensor:
+    words = apply(RANDOM_BITS, key, counter_for_draws(), attrs=(shape,))
+    shift = new_tensor(np.array(64 - digits, np.uint64))
+    whole = cast_tensor(apply(get_op("bitwise_right_shift"), words, shift), _INT64)
+    unit = new_tensor(np.array(2.0**-digits))
+    return cast_tensor(apply(get_op("multiply"), cast_tensor(whole, _FLOAT64), unit), dtype)
+
+
+STANDARD_UNIFORM = _define_draw(
+    "standard_uniform", _uniform_function, (24,), ("digits",), Expansion(_uniform_expand)
+)
 
 
 def uniform(

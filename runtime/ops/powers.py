@@ -8,7 +8,7 @@ import numpy as np
 
 from tapeline.runtime.cells import make_inplace
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.op import OUT, Attrs, ScalarEmitter, Trait, V, get_op
+from tapeline.runtime.op import OUT, Attrs, LibraryCall, ScalarEmitter, Trait, V, get_op
 from tapeline.runtime.operators import (
     attach_method,
     is_operand,
@@ -35,6 +35,7 @@ from tapeline.runtime.ops.promotion import (
     weak_or_tensor,
 )
 from tapeline.runtime.ops.signs import positive
+from tapeline.runtime.spec import broadcast_shapes
 from tapeline.runtime.tensor import (
     Tensor,
     TensorLike,
@@ -270,6 +271,7 @@ INTEGER_POWER = define_pointwise(
     kinds="iu",
     n_inputs=2,
     vjps=(None, None),
+    emit=LibraryCall("integer_power"),
     domain=(0.0, 5.0),
 )
 """Apart from `power`: a negative exponent is an error, which only the NumPy kernel can raise."""
@@ -318,7 +320,15 @@ def power(x1: TensorLike, x2: TensorLike, /) -> Tensor:
         )
     if type(exponent) is int and exponent == 2:
         return square(base)
-    return apply(INTEGER_POWER, *bool_as_int8(INTEGER_POWER, base, exponent))
+    return _integer_power(*bool_as_int8(INTEGER_POWER, base, exponent))
+
+
+def _integer_power(x: Tensor, y: Tensor) -> Tensor:
+    """With operands spread to one shape, as the compiled form takes them."""
+    shape = broadcast_shapes("power", x.shape, y.shape)
+    spread = get_op("broadcast_to")
+    x, y = (z if z.shape == shape else apply(spread, z, attrs=(shape,)) for z in (x, y))
+    return apply(INTEGER_POWER, x, y)
 
 
 _SIMPLE_POWERS = {-1.0: _reciprocal, 0.5: _sqrt, 1.0: positive, 2.0: _square}

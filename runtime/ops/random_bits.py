@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
-from tapeline.runtime.op import Sample, Trait, define_op
+from tapeline.runtime.op import LibraryCall, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array, as_index
 from tapeline.runtime.ops.creation import shape_argument
 from tapeline.runtime.ops.joining import concat
@@ -109,6 +109,7 @@ def check_key(op_name: str, key: TensorSpec) -> None:
 RANDOM_BITS = define_op(
     "random_bits",
     kernel=_bits_kernel,
+    emit=LibraryCall("random_bits"),
     infer=_bits_infer,
     n_inputs=2,
     attr_names=("shape",),
@@ -136,10 +137,15 @@ def _counter(low: int, high: int) -> Tensor:
     return new_tensor(np.array([low, 0, 0, high], np.uint64))
 
 
+def counter_for_draws() -> Tensor:
+    """The counter that draws begin with."""
+    return _counter(0, _FOR_DRAWS)
+
+
 def bits_of(op_name: str, key: TensorLike, shape: Shape) -> Tensor:
     """The bits of a draw of this shape."""
     attrs = (shape,)
-    return apply(RANDOM_BITS, as_key(op_name, key), _counter(0, _FOR_DRAWS), attrs=attrs)
+    return apply(RANDOM_BITS, as_key(op_name, key), counter_for_draws(), attrs=attrs)
 
 
 # --- public ----------------------------------------------------------------------------------

@@ -216,6 +216,20 @@ def _nextafter_vjp_x(ct: Any, attrs: Attrs, shape: Shape) -> Any:
     return unbroadcast(ct, shape)
 
 
+def _nextafter_emit(b: ScalarEmitter[V], x: V, y: V) -> V:
+    """The next bits up or down, counted away from zero; from zero to the least subnormal."""
+    dtype = b.dtype_of(x)
+    integer = np.dtype(f"i{dtype.itemsize}")
+    zero, one = b.const(0, x), b.constant(1, integer)
+    bits = b.bitcast(x, integer)
+    outward = b.compare("eq", b.compare("gt", y, x), b.compare("gt", x, zero))
+    stepped = b.bitcast(b.select(outward, b.add(bits, one), b.sub(bits, one)), dtype)
+    least = b.copysign(b.bitcast(one, dtype), y)
+    moved = b.select(b.compare("eq", x, zero), least, stepped)
+    result = b.select(b.compare("eq", x, y), y, moved)
+    return b.select(b.compare("ne", x, x), x, b.select(b.compare("ne", y, y), y, result))
+
+
 NEXTAFTER = define_pointwise(
     "nextafter",
     kernel=np.nextafter,
@@ -223,6 +237,7 @@ NEXTAFTER = define_pointwise(
     kinds="f",
     saves=(ShapeOf(0),),
     vjps=(_nextafter_vjp_x, None),
+    emit=_nextafter_emit,
 )
 
 _nextafter = make_binary(NEXTAFTER)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.op import Attrs, Op, Sample, Trait, define_op
+from tapeline.runtime.op import Attrs, LibraryCall, Op, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
@@ -51,12 +51,19 @@ CUMULATIVE_SUM = define_op(
     "cumulative_sum",
     batch=batch_changed(next_axis),
     kernel=_cumulative_sum_kernel,
+    emit=LibraryCall("cumulative_sum"),
     infer=_scan_infer,
     attr_names=("axis",),
     vjps=(_cumulative_sum_vjp,),
     kinds=ANY_KIND,
     traits=Trait.NO_RECOMPUTE,
-    samples=(Sample(((5,),), (0,)), Sample(((3, 4),), (0,)), Sample(((3, 0),), (1,))),
+    samples=(
+        Sample(((5,),), (0,)),
+        Sample(((3, 4),), (0,)),
+        Sample(((3, 4),), (1,)),
+        Sample(((3, 0),), (1,)),
+        Sample(((0, 3),), (0,)),
+    ),
 )
 
 
@@ -132,6 +139,7 @@ CUMULATIVE_PROD = define_op(
     "cumulative_prod",
     batch=batch_changed(next_axis),
     kernel=_cumulative_prod_kernel,
+    emit=LibraryCall("cumulative_prod"),
     infer=_scan_infer,
     attr_names=("axis",),
     saves=(0,),
@@ -139,7 +147,12 @@ CUMULATIVE_PROD = define_op(
     kinds=ANY_KIND,
     traits=Trait.NO_RECOMPUTE,
     domain=(-2.0, 2.0),
-    samples=(Sample(((5,),), (0,)), Sample(((3, 4),), (0,)), Sample(((2, 1),), (1,))),
+    samples=(
+        Sample(((5,),), (0,)),
+        Sample(((3, 4),), (0,)),
+        Sample(((3, 4),), (1,)),
+        Sample(((2, 1),), (1,)),
+    ),
 )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError, ShapeError, SymbolicTensorError
-from tapeline.runtime.op import Sample, Trait, define_op
+from tapeline.runtime.op import LibraryCall, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method, promote
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.gather import index_tensor, take
@@ -43,6 +43,7 @@ def _searchsorted_infer(x1: TensorSpec, x2: TensorSpec, side: str) -> TensorSpec
 SEARCHSORTED = define_op(
     "searchsorted",
     kernel=_searchsorted_kernel,
+    emit=LibraryCall("searchsorted"),
     infer=_searchsorted_infer,
     n_inputs=2,
     attr_names=("side",),

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.op import Sample, Trait, define_op
+from tapeline.runtime.op import Expansion, Sample, Trait, define_op, get_op
 from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.gather import take
-from tapeline.runtime.ops.pointwise import BOOL
+from tapeline.runtime.ops.pointwise import BOOL, apply
 from tapeline.runtime.ops.searching import reject_traced
 from tapeline.runtime.ops.shaping import ravel, reshape
 from tapeline.runtime.spec import TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor, register_ufunc
 
 # --- distinct elements -----------------------------------------------------------------------
 
@@ -153,10 +153,30 @@ def _isin_infer(x1: TensorSpec, x2: TensorSpec, invert: bool) -> TensorSpec:
     return spec_of(x1.static_shape, BOOL)
 
 
+_FEW = 16
+"""So many elements to look for are compared with each element; more are sorted first."""
+
+
+def _isin_expand(x1: Tensor, x2: Tensor, invert: bool) -> Any:
+    wanted = apply(get_op("reshape"), x2, attrs=((x2.size,),))
+    if x2.size <= _FEW or x2.dtype.kind == "c":
+        each = apply(get_op("expand_dims"), x1, attrs=((x1.ndim,),))
+        equal = apply(get_op("equal"), each, wanted)
+        found = apply(get_op("any"), equal, attrs=((x1.ndim,), False))
+    else:
+        ordered = apply(get_op("sort"), wanted, attrs=(0, False))
+        places = apply(get_op("searchsorted"), ordered, x1, attrs=("left",))
+        last = new_tensor(np.array(x2.size - 1))
+        inside = apply(get_op("minimum"), places, last)
+        found = apply(get_op("equal"), apply(get_op("take"), ordered, inside, attrs=(0,)), x1)
+    return apply(get_op("logical_not"), found) if invert else found
+
+
 ISIN = define_op(
     "isin",
     kernel=_isin_kernel,
     infer=_isin_infer,
+    emit=Expansion(_isin_expand),
     n_inputs=2,
     attr_names=("invert",),
     vjps=(None, None),

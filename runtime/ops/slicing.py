@@ -254,6 +254,24 @@ def _diagonal_grad_infer(
     return spec_of(shape, ct.dtype)
 
 
+def _diagonal_grad_expand(ct: Tensor, offset: int, axis1: int, axis2: int, shape: Shape) -> Any:
+    """The input as a column for each row, where row and column meet on the diagonal."""
+    rows, columns = shape[axis1], shape[axis2]
+    before = min(max(-offset, 0), rows)
+    after = rows - before - ct.shape[-1]
+    pads = (*[(0, 0)] * (ct.ndim - 1), (before, after))
+    values = apply(get_op("pad"), ct, attrs=(pads, 0)) if before or after else ct
+    values = apply(get_op("expand_dims"), values, attrs=((ct.ndim,),))
+    places = np.arange(rows)[:, None] + offset == np.arange(columns)
+    zero = new_tensor(np.zeros((), ct.dtype))
+    matrices = apply(get_op("where"), new_tensor(places), values, zero)
+    last = ct.ndim - 1
+    order = [axis for axis in range(len(shape)) if axis not in (axis1, axis2)]
+    sources = {axis: k for k, axis in enumerate(order)} | {axis1: last, axis2: last + 1}
+    axes = tuple(sources[axis] for axis in range(len(shape)))
+    return apply(get_op("permute_dims"), matrices, attrs=(axes,))
+
+
 def _diagonal_grad_vjp(ct: Any, attrs: Attrs) -> Any:
     return call(DIAGONAL, ct, attrs=attrs[:3])
 
@@ -284,6 +302,7 @@ DIAGONAL_GRAD = define_op(
     infer=_diagonal_grad_infer,
     attr_names=("offset", "axis1", "axis2", "shape"),
     vjps=(_diagonal_grad_vjp,),
+    emit=Expansion(_diagonal_grad_expand),
     kinds=ANY_KIND,
     samples=(Sample(((3,),), (0, 0, 1, (3, 3))), Sample(((2, 2),), (-1, 1, 2, (2, 3, 2)))),
 )

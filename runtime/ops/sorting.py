@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.runtime.op import Attrs, Sample, Trait, define_op
+from tapeline.runtime.op import Attrs, LibraryCall, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
@@ -38,6 +38,7 @@ ARGSORT = define_op(
     "argsort",
     batch=batch_changed(next_axis, None),
     kernel=_argsort_kernel,
+    emit=LibraryCall("argsort"),
     infer=_argsort_infer,
     attr_names=("axis", "descending"),
     vjps=(None,),
@@ -67,6 +68,7 @@ SORT = define_op(
     "sort",
     batch=batch_changed(next_axis, None),
     kernel=_sort_kernel,
+    emit=LibraryCall("sort"),
     infer=_sort_infer,
     attr_names=("axis", "descending"),
     saves=(0,),

@@ -27,7 +27,7 @@ CASES: list[tuple[Any, str, str]] = [
     (lambda x: tl.exp(x) - 1, "numerics", "expm1"),
     (lambda x: tl.sqrt(tl.sum(x * x)), "gradient", "not finite where all elements are 0"),
     (lambda x: tl.round(x) * x, "gradient", "no gradient passes round"),
-    (lambda x: tl.sort(x), "host call", "sort has no native form"),
+    (lambda x: tl.linalg.det(tl.reshape(x, (2, 2))), "host call", "det has no native form"),
     (lambda x: x * tl.asarray([1.0, 2.0, 3.0, 4.0]), "dtype", "float32 becomes float64"),
 ]
 

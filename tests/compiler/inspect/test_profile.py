@@ -18,7 +18,7 @@ from tapeline.runtime.dispatch import BUSY
 @tl.function
 def loss(x: tl.Tensor, w: tl.Tensor) -> tl.Tensor:
     h = tl.tanh(x @ w)
-    return tl.sum(tl.sort(h, axis=0) * h)
+    return tl.sum(tl.linalg.inv(h.T @ h) * h[:8])
 
 
 def gradient(x: Any, w: Any) -> Any:

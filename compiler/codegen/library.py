@@ -1,0 +1,41 @@
+"""The routines that codegen has, by the names that ops ask for them with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from tapeline.compiler.codegen.along import indexed_routine
+from tapeline.compiler.codegen.gather import RowMode
+from tapeline.compiler.codegen.integer_power import integer_power_routine
+from tapeline.compiler.codegen.ordering import search_routine, sort_routine
+from tapeline.compiler.codegen.philox import RandomBits
+from tapeline.compiler.codegen.routine import Routine
+from tapeline.compiler.codegen.scans import scan_routine
+from tapeline.compiler.codegen.values import is_supported
+from tapeline.compiler.codegen.writes import put_routine
+from tapeline.runtime.op import Attrs, LibraryName
+from tapeline.runtime.spec import TensorSpec
+
+
+def library_routine(name: LibraryName, specs: Sequence[TensorSpec], attrs: Attrs) -> Routine | None:
+    """The routine for an op with these inputs and this output, all dense; None where the NumPy
+    kernel is called."""
+    given: tuple[Any, ...] = attrs
+    if not all(spec.dtype.kind == "c" or is_supported(spec.dtype) for spec in specs):
+        return None
+    match name:
+        case "cumulative_sum" | "cumulative_prod":
+            return scan_routine(name, specs, *given)
+        case "sort" | "argsort":
+            return sort_routine(name == "argsort", specs, *given)
+        case "searchsorted":
+            return search_routine(specs, *given)
+        case "put":
+            return put_routine(specs)
+        case "random_bits":
+            return RandomBits(specs[-1].size)
+        case "integer_power":
+            return integer_power_routine(specs)
+        case _:
+            return indexed_routine(cast(RowMode, name), specs, given[0])

@@ -1,0 +1,42 @@
+"""What a routine of the library is: an op's work on dense arrays, by a kernel written for it.
+
+A routine is a record of sizes and dtypes. Its kernel's operands are the op's inputs, its output,
+and an int64 error cell that is 0 before; where a routine leaves something else there, the op's
+NumPy kernel is called to raise what it raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from tapeline.compiler.codegen.nest import Kernel, KernelFunction, Launch, SlotValue
+from tapeline.compiler.codegen.target import Target
+
+
+class Routine(Protocol):
+    """A piece of work that has a kernel of its own."""
+
+    def emit(self, target: Target, name: str) -> Kernel:
+        """The kernel, whose functions are named after `name`."""
+        ...
+
+
+def single_launch(
+    strategy: str,
+    function: KernelFunction,
+    numbers: Mapping[str, int],
+    operands: Sequence[str],
+    *,
+    extent: int,
+    grain: int = 1,
+    work: int = 0,
+) -> Kernel:
+    """A kernel of one launch; slots are named numbers, or operands by their position."""
+    values: list[SlotValue] = []
+    for slot in function.slots:
+        if slot in numbers:
+            values.append(numbers[slot])
+        else:
+            values.append(("operand", operands.index(slot), 0))
+    return Kernel(strategy, (Launch(function, tuple(values), extent, grain, work),))
