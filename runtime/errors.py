@@ -120,6 +120,14 @@ class SavedFileError(TapelineError, ValueError):
     """A file that `tl.load` cannot read: damaged, of a newer version, or of another program."""
 
 
+class ExportError(TapelineError, ValueError):
+    """A graph that another format cannot express; the message names the op and its line."""
+
+
+class MissingPackageError(TapelineError, ImportError):
+    """An optional package that is not installed; the message says which, and how to get it."""
+
+
 class VerificationError(TapelineError, AssertionError):
     """Compiled code gave other numbers than NumPy, inside of `tl.debugging.verify()`: a defect of
     Tapeline. Please report the message and `reproduction`."""

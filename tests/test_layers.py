@@ -41,14 +41,19 @@ COMPILER_LAYERS = (
     ("compiled",),
     ("concrete", "inspect"),
     ("function",),
-    ("saved",),
+    ("saved", "export"),
 )
 """The same for `compiler`."""
 
 SHOWN_BY = "tapeline.compiler.inspect"
 """Methods that show a thing, such as `Graph.to_svg`, import this when they are called."""
 
-THIRD_PARTY = {"numpy": "", "llvmlite": "compiler.codegen", "networkx": "compiler.inspect"}
+THIRD_PARTY = {
+    "numpy": "",
+    "llvmlite": "compiler.codegen",
+    "networkx": "compiler.inspect",
+    "onnx": "compiler.export.onnx",
+}
 """The packages that the library may import, and the only place for it ("" is anywhere)."""
 
 
@@ -131,7 +136,7 @@ def test_library_imports_only_numpy_networkx_llvmlite_and_the_standard_library()
     assert not bad, report(bad)
 
 
-@pytest.mark.parametrize("package", ["llvmlite", "networkx"])
+@pytest.mark.parametrize("package", ["llvmlite", "networkx", "onnx"])
 def test_heavy_package_is_imported_in_one_place_only(package: str) -> None:
     place = THIRD_PARTY[package]
     found = [one for one in all_imports() if one.target.split(".")[0] == package]

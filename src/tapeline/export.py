@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from tapeline.compiler.function import Function
 
 if TYPE_CHECKING:
+    from tapeline.compiler.export.onnx.export import OnnxModel
     from tapeline.compiler.saved.reader import LoadedFunction
 
-__all__ = ["load", "save"]
+__all__ = ["load", "onnx", "save"]
 
 
 def save(
@@ -59,6 +60,64 @@ def save(
     from tapeline.compiler.saved.writer import save_function  # loads the compiler
 
     save_function(function, path, signatures)
+
+
+def onnx(
+    function: Function[..., Any],
+    path: str | os.PathLike[str],
+    signature: Sequence[Any] | dict[str, Any] | None = None,
+    *,
+    gradient: bool = False,
+) -> "OnnxModel":
+    """Writes a function as an ONNX model, which other runtimes load.
+
+    Arguments become inputs of the same names. Variables and captured tensors become initializers
+    with the values of now; a Variable that the function assigns is an input that may be left out,
+    and an output `new_<name>`. Control flow becomes If, Loop and Scan. Sizes are those of the
+    trace. Needs the package onnx: `pip install 'tapeline[onnx]'`.
+
+    Parameters
+    ----------
+    function : Function
+        Made by `tl.function`.
+    path : str or path
+        Where to; an existing file is replaced.
+    signature : tuple or dict, optional
+        What it will be called with: positional arguments as a tuple, or arguments by name as a
+        dict, with a `TensorSpec` in the place of each tensor. It may be left out where the function
+        has been traced once.
+    gradient : bool
+        Write the gradient instead: the model takes the inputs and a cotangent for each result, and
+        gives the gradients of all inputs and Variables.
+
+    Returns
+    -------
+    OnnxModel
+        With the names and specs of `inputs` and `outputs`, and `notes` on what ONNX leaves out.
+
+    Raises
+    ------
+    ExportError
+        If ONNX cannot express something: the message names each op and its line.
+    ArgumentError
+        If no trace, or more than one, is there to choose from.
+    MissingPackageError
+        If the package onnx is not installed.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import tapeline as tl
+    >>> f = tl.function(lambda x: tl.sum(x * x))
+    >>> path = os.path.join(tempfile.mkdtemp(), "f.onnx")
+    >>> model = tl.export.onnx(f, path, (tl.TensorSpec([3], "float32"),))
+    >>> model.inputs, model.outputs
+    ({'x': TensorSpec((3,), float32)}, {'result': TensorSpec((), float32)})
+    """
+    from tapeline.compiler.export.onnx.export import export_onnx  # loads onnx
+    from tapeline.compiler.export.signature import one_trace
+
+    return export_onnx(one_trace("onnx", function, signature), path, gradient)
 
 
 def load(path: str | os.PathLike[str]) -> "LoadedFunction":

@@ -1,0 +1,159 @@
+"""Writes compiled functions as ONNX models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tapeline.compiler.autodiff.joint import build_joint, is_differentiable_kind
+from tapeline.compiler.concrete import ConcreteFunction
+from tapeline.compiler.export.onnx.model import OPSET, OnnxGraph, Ref, onnx_type, save_model
+from tapeline.compiler.export.onnx.translate import Translator, prepare
+from tapeline.compiler.ir.graph import Graph
+from tapeline.runtime.errors import DTypeError, ExportError
+from tapeline.runtime.spec import TensorSpec
+from tapeline.runtime.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxModel:
+    """What was written: the names by which a runtime is given arrays and gives them.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    inputs, outputs : dict of str to TensorSpec
+        In order.
+    opset : int
+        The version of ONNX's operators.
+    variables : dict of str to TensorSpec
+        The Variables that the function assigns: inputs that need not be given, and then have the
+        values of now. The output `new_<name>` is what comes after.
+    notes : tuple of str
+        What the model does not do: checks and printing, which ONNX does not know.
+    """
+
+    path: str
+    inputs: dict[str, TensorSpec]
+    outputs: dict[str, TensorSpec]
+    variables: dict[str, TensorSpec]
+    opset: int
+    notes: tuple[str, ...]
+
+
+def export_onnx(
+    concrete: ConcreteFunction, path: str | os.PathLike[str], gradient: bool = False
+) -> OnnxModel:
+    """See `tapeline.export.onnx`."""
+    builder = _Builder(concrete)
+    model = builder.gradient() if gradient else builder.forward()
+    save_model(model, os.fspath(path))
+    inputs = {ref.name: spec for ref, spec in builder.inputs}
+    outputs = {ref.name: spec for ref, spec in builder.outputs}
+    notes = tuple(builder.onnx.shared.notes)
+    variables = {ref.name: spec for ref, spec in builder.variables}
+    return OnnxModel(os.fspath(path), inputs, outputs, variables, OPSET, notes)
+
+
+class _Builder:
+    """Puts a model together: arguments are inputs, Variables and captured tensors initializers."""
+
+    def __init__(self, concrete: ConcreteFunction) -> None:
+        self.concrete = concrete
+        self.onnx = OnnxGraph()
+        self.inputs: list[tuple[Ref, TensorSpec]] = []
+        self.outputs: list[tuple[Ref, TensorSpec]] = []
+        self.variables: list[tuple[Ref, TensorSpec]] = []
+        self.problems: list[str] = []
+
+    def forward(self) -> Any:
+        """The model of the function: its results, then the new values of Variables it assigns."""
+        graph = self.concrete.graph
+        names = _result_names(self.concrete)
+        return self._model(graph, self._given(graph), names)
+
+    def gradient(self) -> Any:
+        """The model of its gradient: inputs and cotangents of the results in; gradients out."""
+        graph = self.concrete.graph
+        wrt = tuple(
+            position
+            for position, node in enumerate(graph.placeholders)
+            if is_differentiable_kind(graph.spec(node).dtype.kind)
+        )
+        joint = build_joint(self.concrete.differentiable.simplified, wrt)
+        if not any(found is not None for found in joint.gradients):
+            raise ExportError(f"onnx: {self.concrete.name} has no gradient")
+        backward = joint.graph
+        backward.outputs = backward.outputs[joint.n_outputs :]
+        given = self._given(graph)
+        results = _result_names(self.concrete)
+        for number, node in zip(joint.differentiable, joint.cotangents, strict=True):
+            given.append(self._input(f"cotangent_{results[number]}", backward.spec(node)))
+        names = [
+            f"gradient_{given[position].name}"
+            for position, found in zip(wrt, joint.gradients, strict=True)
+            if found is not None
+        ]
+        return self._model(backward, given, names)
+
+    def _given(self, graph: Graph) -> list[Ref]:
+        """What stands for the placeholders of the traced graph."""
+        count = len(self.concrete.inputs)
+        given = []
+        for node in graph.placeholders[:count]:
+            given.append(self._input(str(graph.attrs[node][0]), graph.spec(node)))
+        for node, source, is_variable in self.concrete.hidden_sources():
+            name = str((source.name if is_variable else None) or graph.attrs[node][0])
+            given.append(self._initializer(name, source))
+            if any(source is one for one in self.concrete.assigned_variables):
+                self.variables.append((given[-1], graph.spec(node)))
+        return given
+
+    def _input(self, name: str, spec: TensorSpec) -> Ref:
+        ref = Ref(self.onnx.name(name), spec.dtype)
+        try:
+            onnx_type(spec.dtype)
+        except DTypeError as error:
+            self.problems.append(f"the input {name}: {error}")
+        self.inputs.append((ref, spec))
+        return ref
+
+    def _initializer(self, name: str, source: Any) -> Ref:
+        value = source.numpy() if hasattr(source, "numpy") else source
+        if isinstance(source, Tensor) and self.concrete.depends_on_trace:
+            raise ExportError(f"onnx: {self.concrete.name} uses a tensor of an unfinished trace")
+        try:
+            return self.onnx.initializer(name, value)
+        except DTypeError as error:
+            self.problems.append(f"the array {name}: {error}")
+            return Ref(self.onnx.name(name), value.dtype)
+
+    def _model(self, graph: Graph, given: Sequence[Ref], names: Sequence[str]) -> Any:
+        translator = Translator()
+        found = translator.graph(prepare(graph), self.onnx, given)
+        problems = self.problems + translator.problems
+        if problems:
+            lines = "\n  ".join(problems)
+            raise ExportError(f"onnx: {self.concrete.name} cannot be exported:\n  {lines}")
+        self.onnx.location = None
+        for ref, node, name in zip(found, graph.outputs, names, strict=True):
+            named = self.onnx.add("Identity", ref, wish=name)
+            self.outputs.append((named, graph.spec(node)))
+        text = f"{self.concrete.name}, written by Tapeline"
+        inputs = [*self.inputs, *self.variables]
+        return self.onnx.model(self.concrete.name, inputs, self.outputs, text)
+
+
+def _result_names(concrete: ConcreteFunction) -> list[str]:
+    """Names of the graph's outputs: results, then Variables and arguments that get new values."""
+    count = len(concrete.outputs)
+    names = ["result"] if count == 1 else [f"result_{k}" for k in range(count)]
+    for k, variable in enumerate(concrete.assigned_variables):
+        names.append(f"new_{getattr(variable, 'name', None) or f'variable_{k}'}")
+    graph = concrete.graph
+    for position in concrete.written_arguments():
+        names.append(f"new_{graph.attrs[graph.placeholders[position]][0]}")
+    return names

@@ -1,0 +1,263 @@
+"""Goes through a graph and adds, node by node, what ONNX has for it. Bodies of control flow become
+bodies of If, Loop and Scan, which see the values around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref
+from tapeline.compiler.export.onnx.named import NAMED
+from tapeline.compiler.export.onnx.rules import Use, translate
+from tapeline.compiler.export.onnx.scalar import BOOL
+from tapeline.compiler.frontend.replay import trace_into
+from tapeline.compiler.ir.control_ops import LoopForm, is_cond, is_loop, loop_form
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
+from tapeline.compiler.passes.algebra import Algebra
+from tapeline.compiler.passes.canonicalize import Canonicalize
+from tapeline.compiler.passes.cse import CommonSubexpressions
+from tapeline.compiler.passes.dce import DeadCode
+from tapeline.compiler.passes.fold import Fold
+from tapeline.compiler.passes.inline_calls import InlineCalls
+from tapeline.compiler.passes.pipeline import run_pipeline
+from tapeline.runtime.errors import DTypeError, ExportError
+from tapeline.runtime.op import Attrs, Expansion, Op, Trait
+from tapeline.runtime.spec import TensorSpec
+
+_PASSES = (
+    InlineCalls(), DeadCode(), Fold(), Canonicalize(True), Algebra(), CommonSubexpressions(),
+    DeadCode(),
+)  # fmt: skip
+"""Compound ops stay whole: ONNX has some of them."""
+
+
+def prepare(graph: Graph) -> Graph:
+    """The graph in a simple form."""
+    return run_pipeline(graph, _PASSES)
+
+
+class Translator:
+    """Translates graphs; collects what cannot be, so that one error names all of it."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def graph(self, source: Graph, target: OnnxGraph, inputs: Sequence[Ref]) -> list[Ref]:
+        """The outputs of a graph for these inputs."""
+        values: dict[int, Any] = dict(zip(source.placeholders, inputs, strict=True))
+        for node, op in enumerate(source.ops):
+            if op is PLACEHOLDER:
+                continue
+            if op is CONSTANT:
+                values[node] = self._constant(source, node, target)
+            elif op is PICK:
+                values[node] = values[source.inputs[node][0]][cast(int, source.attrs[node][0])]
+            else:
+                target.location = source.locations[node] or target.location
+                given = tuple(values[i] for i in source.inputs[node])
+                specs = tuple(cast(TensorSpec, source.specs[i]) for i in source.inputs[node])
+                values[node] = self._node(source, node, target, given, specs)
+        return [values[node] for node in source.outputs]
+
+    def _constant(self, source: Graph, node: int, target: OnnxGraph) -> Ref:
+        value = source.constant_value(node)
+        assert value is not None
+        try:
+            return target.constant(value)
+        except DTypeError as error:
+            return self._problem(source, node, target, error)
+
+    def _node(
+        self, source: Graph, node: int, target: OnnxGraph, given: tuple[Ref, ...],
+        specs: tuple[TensorSpec, ...],
+    ) -> Any:  # fmt: skip
+        """The value of a node: one, or a list of several."""
+        op, attrs, spec = source.ops[node], source.attrs[node], source.specs[node]
+        outputs = spec if isinstance(spec, tuple) else (spec,)
+        try:
+            found = self._op(op, attrs, target, given, specs, outputs)
+        except (ExportError, DTypeError) as error:
+            found = [self._problem(source, node, target, error) for _ in outputs]
+        return found if isinstance(spec, tuple) else found[0]
+
+    def _problem(self, source: Graph, node: int, target: OnnxGraph, error: Exception) -> Ref:
+        where = source.locations[node]
+        spec = source.specs[node]
+        text = f"{source.ops[node].name}{'' if where is None else f' at {where}'}: {error}"
+        if text not in self.problems:
+            self.problems.append(text)
+        dtype = spec.dtype if isinstance(spec, TensorSpec) else BOOL
+        return Ref(target.name("missing"), dtype)
+
+    def _op(
+        self, op: Op, attrs: Attrs, target: OnnxGraph, given: tuple[Ref, ...],
+        specs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...],
+    ) -> list[Ref]:  # fmt: skip
+        if any(spec.dtype.kind == "c" for spec in (*specs, *outputs)):
+            raise ExportError("ONNX runtimes compute no complex numbers")
+        if is_cond(op):
+            return self._cond(op, target, given, specs, outputs)
+        if is_loop(op):
+            form = loop_form(op, attrs)
+            return _LoopTranslation(self, form, target, given, outputs).run()
+        if op.has(Trait.CALL):
+            return self.graph(prepare(op.subgraphs[0]), target, given)
+        use = Use(target, op, attrs, given, specs, outputs)
+        rule = NAMED.get(op.name)
+        found = None if rule is None else rule(use)
+        if found is not None:
+            return [found]
+        if isinstance(op.lowering, Expansion):
+            return self._expanded(use, op.lowering)
+        return [translate(use)]
+
+    def _expanded(self, use: Use, lowering: Expansion) -> list[Ref]:
+        graph = Graph(use.op.name)
+        inputs = [graph.add_placeholder(spec) for spec in use.specs]
+        graph.outputs = list(trace_into(graph, lowering.expand, inputs, use.attrs))
+        return self.graph(prepare(graph), use.graph, use.inputs)
+
+    def _cond(
+        self, op: Op, target: OnnxGraph, given: tuple[Ref, ...], specs: tuple[TensorSpec, ...],
+        outputs: tuple[TensorSpec, ...],
+    ) -> list[Ref]:  # fmt: skip
+        branches = []
+        for name, subgraph in zip(("then", "else"), op.subgraphs, strict=True):
+            inner = OnnxGraph(target)
+            found = self.graph(prepare(subgraph), inner, given[1:])
+            branches.append(inner.body(target.name(name), [], _own(inner, found, outputs)))
+        dtypes = [spec.dtype for spec in outputs]
+        then, other = branches
+        return target.add_many("If", given[:1], dtypes, then_branch=then, else_branch=other)
+
+
+def _own(
+    inner: OnnxGraph, values: Sequence[Ref], specs: Sequence[TensorSpec]
+) -> list[tuple[Ref, TensorSpec]]:
+    """Outputs of a body, which must be made in it, each under a name of its own."""
+    return [(inner.add("Identity", v), s) for v, s in zip(values, specs, strict=True)]
+
+
+class _LoopTranslation:
+    """One loop: Scan where nothing but the number of rows ends it, else Loop."""
+
+    def __init__(
+        self, translator: Translator, form: LoopForm, target: OnnxGraph, given: Sequence[Ref],
+        outputs: Sequence[TensorSpec],
+    ) -> None:  # fmt: skip
+        self.translator, self.form, self.target = translator, form, target
+        self.body = prepare(form.body)
+        self.test = None if form.test is None else prepare(form.test)
+        self.limit = None if form.length is None else given[0]
+        self.state, self.xs, self.captures = form.split(given)
+        self.outputs = outputs
+        placeholders = [self.body.spec(node) for node in self.body.placeholders]
+        self.state_specs = placeholders[: form.n_state]
+        self.row_specs = placeholders[form.n_state : form.n_state + form.n_xs]
+        self.given_specs = [self.body.spec(node) for node in self.body.outputs]
+
+    def run(self) -> list[Ref]:
+        """The outputs of the loop op."""
+        form, graph = self.form, self.target
+        if form.length is None:
+            return self._loop()[0]
+        assert self.limit is not None
+        whole = self._constant_limit() == form.length and self.test is None
+        if whole and self.xs and form.length:
+            return [self.limit, *self._scan()]
+        state, rows, count = self._loop()
+        if not whole or form.reverse:
+            rows = [self._placed(y, count) for y in rows]
+        return [graph.cast(count, INT64), *state, *rows]
+
+    def _constant_limit(self) -> int | None:
+        for (dtype, _, content), ref in self.target.shared.constants.items():
+            if ref == self.limit:
+                return int(np.frombuffer(content, dtype)[0])
+        return None
+
+    def _inputs(self, inner: OnnxGraph, specs: Sequence[TensorSpec], wish: str) -> list[Ref]:
+        return [Ref(inner.name(wish), spec.dtype) for spec in specs]
+
+    def _scan(self) -> list[Ref]:
+        form, inner = self.form, OnnxGraph(self.target)
+        state = self._inputs(inner, self.state_specs, "state")
+        rows = self._inputs(inner, self.row_specs, "row")
+        found = self.translator.graph(self.body, inner, [*state, *rows, *self.captures])
+        inputs = [
+            *zip(state, self.state_specs, strict=True),
+            *zip(rows, self.row_specs, strict=True),
+        ]
+        body = inner.body(self.target.name("body"), inputs, _own(inner, found, self.given_specs))
+        direction = int(form.reverse)
+        return self.target.add_many(
+            "Scan", [*self.state, *self.xs], [spec.dtype for spec in self.given_specs], body=body,
+            num_scan_inputs=form.n_xs, scan_input_directions=[direction] * form.n_xs,
+            scan_output_directions=[direction] * form.n_ys,
+        )  # fmt: skip
+
+    def _loop(self) -> tuple[list[Ref], list[Ref], Ref]:
+        """The last state, the rows in the order of turns, and the number of turns."""
+        form, outer, inner = self.form, self.target, OnnxGraph(self.target)
+        scalar = TensorSpec((), INT64)
+        turn, going = Ref(inner.name("turn"), INT64), Ref(inner.name("going"), BOOL)
+        count = Ref(inner.name("count"), INT64)
+        state = self._inputs(inner, self.state_specs, "state")
+        rows = [self._row(inner, x, turn) for x in self.xs]
+        found = self.translator.graph(self.body, inner, [*state, *rows, *self.captures])
+        new, ys = found[: form.n_state], found[form.n_state :]
+        again = self._goes_on(inner, new)
+        one = inner.constant(np.int64(1))
+        more = inner.add("Add", count, one)
+        n_state = form.n_state
+        specs = [TensorSpec((), BOOL), scalar, *self.given_specs]
+        body = inner.body(
+            outer.name("body"),
+            [(turn, scalar), (going, TensorSpec((), BOOL)), (count, scalar),
+             *zip(state, self.state_specs, strict=True)],
+            _own(inner, [again, more, *new, *ys], specs),
+        )  # fmt: skip
+        start = self._goes_on(outer, self.state)
+        zero = outer.constant(np.int64(0))
+        dtypes = [INT64, *(spec.dtype for spec in self.given_specs)]
+        results = outer.add_many("Loop", [self.limit, start, zero, *self.state], dtypes, body=body)
+        return results[1 : 1 + n_state], results[1 + n_state :], results[0]
+
+    def _row(self, inner: OnnxGraph, x: Ref, turn: Ref) -> Ref:
+        if self.form.reverse:
+            assert self.limit is not None
+            last = inner.add("Sub", self.limit, inner.constant(np.int64(1)))
+            turn = inner.add("Sub", last, turn)
+        return inner.add("Gather", x, turn, axis=0)
+
+    def _goes_on(self, graph: OnnxGraph, state: Sequence[Ref]) -> Ref:
+        if self.test is None:
+            return graph.constant(np.array(True))
+        (found,) = self.translator.graph(self.test, graph, [*state, *self.captures])
+        return found
+
+    def _placed(self, y: Ref, count: Ref) -> Ref:
+        """The rows where they belong in an array of the full length; others hold zeros."""
+        graph, length = self.target, self.form.length
+        assert length is not None
+        assert self.limit is not None
+        numbers = graph.constant(np.arange(length))
+        if self.form.reverse:
+            last = graph.add("Sub", self.limit, graph.constant(np.int64(1)))
+            numbers = graph.add("Sub", last, numbers)
+            below = graph.add("Less", numbers, graph.constant(np.int64(0)), dtype=BOOL)
+            numbers = graph.add("Where", below, count, numbers, dtype=INT64)
+        places = graph.add("Min", numbers, count)
+        return graph.add("Gather", self._with_zeros(y), places, axis=0)
+
+    def _with_zeros(self, y: Ref) -> Ref:
+        """One row of zeros after the last."""
+        graph = self.target
+        shape = graph.add("Shape", y, dtype=INT64, start=1)
+        row = graph.add("Concat", graph.ints([1]), shape, axis=0)
+        zero = graph.constant(np.zeros((), y.dtype))
+        return graph.add("Concat", y, graph.add("Expand", zero, row), axis=0)
