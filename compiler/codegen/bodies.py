@@ -22,6 +22,7 @@ from tapeline.compiler.codegen.numbers import (
     row_put_index,
 )
 from tapeline.compiler.codegen.program import Body, Placed, PutStep, RowStep, ScalarStep
+from tapeline.compiler.codegen.register_loop import stays_in_registers
 from tapeline.compiler.codegen.views import Layout
 from tapeline.compiler.ir.control_ops import is_cond, loop_form
 from tapeline.compiler.ir.graph import Graph
@@ -169,7 +170,7 @@ def lower_bodies(
     outputs: tuple[Placed | None, ...],
 ) -> tuple[tuple[Placed | None, ...], tuple[Body, ...]]:
     """The bodies of a node of control flow whose inputs lie there, and its inputs as they must
-    lie."""
+    lie. A loop that stays in registers has none."""
     op, attrs = outer.graph.ops[node], outer.graph.attrs[node]
     handed = outer.handed(node)
     if is_cond(op):
@@ -179,6 +180,8 @@ def lower_bodies(
             BodyLowering(graph, layouts, outer.target, handed, shared).lower()
             for graph in op.subgraphs
         )
+    if stays_in_registers(op, attrs, outer.target):
+        return tuple(None if placed is None else outer.dense(placed) for placed in inputs), ()
     form = loop_form(op, attrs)
     state, xs, captures = form.split(inputs)
     state = [None if placed is None else outer.dense(placed) for placed in state]

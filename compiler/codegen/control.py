@@ -27,6 +27,7 @@ from tapeline.compiler.codegen.control_plan import (
 from tapeline.compiler.codegen.loops import ZERO, int64
 from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.numbers import is_number, is_take
+from tapeline.compiler.codegen.pieces import GUARDED
 from tapeline.compiler.codegen.program import (
     ControlStep,
     HostStep,
@@ -37,6 +38,7 @@ from tapeline.compiler.codegen.program import (
     ScalarStep,
     touched,
 )
+from tapeline.compiler.codegen.register_loop import RegisterLoop, lanes_of
 from tapeline.compiler.codegen.scalar import ScalarBuilder
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, size_of
@@ -46,7 +48,6 @@ from tapeline.runtime.op import Op, Pointwise, get_op
 
 _KEEP_SIGN = frozenset(map(get_op, ("multiply", "minimum", "maximum", "remainder", "floor_divide")))
 """Ops that give no negative int for ints that are not negative."""
-_GUARDED = frozenset(map(get_op, ("guarded_multiply", "guarded_divide")))
 
 
 @dataclass(slots=True)
@@ -270,7 +271,7 @@ class ControlEmitter:
             return self._checked(self.number(frame, inputs[0]), size, axis, location)
         assert isinstance(op.lowering, Pointwise)
         values = [self.number(frame, i) for i in inputs]
-        if op in _GUARDED:
+        if op in GUARDED:
             return self._guarded(op, values)
         made: Value = op.lowering.emit(self.b, *values, *attrs)
         if made.code[0] == "i" and op in _KEEP_SIGN:
@@ -360,6 +361,9 @@ class ControlEmitter:
         base: int,
     ) -> list[Value | None]:
         """Emits a choice or a loop; returns its numbers, arrays go to `targets`."""
+        if not made.bodies:
+            lanes = lanes_of(made.step.op, self.b.target)
+            return RegisterLoop(self.b, lanes, self.require).emit(made, arguments, targets)
         if is_cond(made.step.op):
             return self._branch(made, arguments, targets, base)
         return LoopEmitter(self, made, arguments, targets, base).emit()

@@ -65,8 +65,8 @@ class PreparedBody:
 
 @dataclass(slots=True)
 class PreparedControl:
-    """An op of control flow with its bodies; `spare` are the offsets of second buffers for states,
-    by position."""
+    """An op of control flow with its bodies (none: it stays in registers); `spare` are the offsets
+    of second buffers for states, by position."""
 
     step: ControlStep
     bodies: list[PreparedBody]
@@ -93,6 +93,8 @@ def prepare(step: ControlStep, steps: Steps) -> PreparedControl:
             scratch.append(kernel.scratch_bytes if kernel else 0)
         bodies.append(PreparedBody(body, kernels, plan_arena(body.program, scratch)))
     made = PreparedControl(step, bodies)
+    if not bodies:
+        return made
     if not is_cond(step.op):
         _plan_states(made)
     made.body_offset = made.nbytes

@@ -1,4 +1,5 @@
-"""The builder for straight-line code on single numbers: division by constants without dividing.
+"""The builder for straight-line code, above all on single numbers: division by constants without
+dividing.
 
 It gives the same bits as the builder of vector loops. Where a divisor is known, as in `n % 2` and
 `n // 2`, much of what division has to look out for cannot happen.
@@ -141,7 +142,7 @@ class ScalarBuilder(FunctionBuilder):
         """NumPy's `//`."""
         if is_float(a.code):
             inverse = self._inverse(b)
-            if inverse is None:
+            if inverse is None or a.lanes > 1:
                 return super().floor_divide(a, b)
             quotient = self.floor(self.mul(a, inverse))
             # a negative number so small that its product is rounded to 0
@@ -160,7 +161,7 @@ class ScalarBuilder(FunctionBuilder):
         """NumPy's `%`."""
         if is_float(a.code):
             inverse = self._inverse(b)
-            if inverse is None:
+            if inverse is None or a.lanes > 1:
                 return super().remainder(a, b)
             rest = self.sub(a, self.mul(self.floor(self.mul(a, inverse)), b))
             negative = self.compare("lt", rest, self.const(0, a))  # as above

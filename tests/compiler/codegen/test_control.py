@@ -35,7 +35,7 @@ def test_array_that_a_loop_carries_is_in_two_buffers_that_take_turns() -> None:
     def run(x: Any) -> Any:
         return tl.while_loop(lambda i, x: i < 9, lambda i, x: (i + 1, x * x[0]), (0, x))[1]
 
-    text = function_text(run, tl.zeros(40))
+    text = function_text(run, tl.zeros(400))
     assert text.count("phi ptr") == 3
     assert text.count("memcpy") == 2
 
