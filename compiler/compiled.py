@@ -98,7 +98,6 @@ class Compiled(NativeCallable):
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._entry: NativeEntry | None = None
-        self._slow = self._run
         self._calls = 0
         self._lock = threading.RLock()
         self._optimized: Graph | None = None
@@ -128,9 +127,6 @@ class Compiled(NativeCallable):
         return found
 
     def __call__(self, *arrays: Array) -> Any:
-        return self._run(*arrays)
-
-    def _run(self, *arrays: Array) -> Any:
         """A call by way of Python; the third one adds a native entry. (After the second one a
         function often has an entry of its own and does not come here again.)"""
         observer = OBSERVER[0]
@@ -154,6 +150,92 @@ class Compiled(NativeCallable):
 enable_native_calls(Compiled)
 
 
+class _Rules:
+    """How the call of a graph is differentiated and batched: what an op needs that is such a call.
+    It does not know that op, so that neither keeps the other alive.
+
+    The gradients come from the inputs. That serves traces, and where the backward may itself be
+    recorded.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._lock = threading.RLock()
+        self._vjps: dict[tuple[Mask, bool, bool], tuple[Joint, DifferentiableGraph]] = {}
+        self._batched: dict[tuple[int, tuple[bool, ...]], DifferentiableGraph] = {}
+        self._simplified: Graph | None = None
+
+    @property
+    def simplified(self) -> Graph:
+        """The graph as it is differentiated."""
+        if self._simplified is None:
+            self._simplified = run_pipeline(self.graph, BEFORE_GRADIENTS)
+        return self._simplified
+
+    def vjp_graph(
+        self, wrt: Mask, guarded: bool = False, sparse: bool = False
+    ) -> tuple[Joint, DifferentiableGraph]:
+        """The graph from inputs and cotangents to the gradients of these inputs."""
+        with self._lock:
+            found = self._vjps.get((wrt, guarded, sparse))
+            if found is None:
+                joint = build_joint(self.simplified, wrt, guarded, sparse)
+                graph = joint.graph
+                graph.outputs = graph.outputs[joint.n_outputs :]
+                graph.name = f"{self.graph.name}_vjp"
+                found = joint, DifferentiableGraph(optimize(graph))
+                self._vjps[wrt, guarded, sparse] = found
+            return found
+
+    def vjp(
+        self, cts: Sequence[Any], attrs: Attrs, needed: Sequence[bool], *saved: Any
+    ) -> tuple[Any, ...]:
+        """The gradients of the inputs, `saved`."""
+        wrt = tuple(
+            position
+            for position, wanted in enumerate(needed)
+            if wanted and is_differentiable_kind(saved[position].dtype.kind)
+        )
+        joint, backward = self.vjp_graph(wrt, is_guarded(), STATE.sparse)
+        given = [*saved, *(cts[k] for k in joint.differentiable)]
+        gradients: Sequence[Any]
+        if any(type(value) is Tensor for value in given):
+            tensors = [v if type(v) is Tensor else wrap(np.asarray(v)) for v in given]
+            gradients = backward(tensors)
+        else:
+            gradients = _as_tuple(backward.compiled(*given))
+        found = joint.gather(gradients)
+        return _spread(len(saved), wrt, range(len(wrt)), found)
+
+    def batch(
+        self, op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+    ) -> Any:
+        """The outputs for many examples, by a graph made for that number of them."""
+        key = size, tuple(mapped)
+        with self._lock:
+            found = self._batched.get(key)
+            if found is None:
+                found = self._batched[key] = DifferentiableGraph(self._batched_graph(*key))
+        outputs = found(inputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _batched_graph(self, size: int, mapped: tuple[bool, ...]) -> Graph:
+        graph = CapturingGraph(f"{self.graph.name}_batched")
+        with graph.tracing():
+            level = Level(size)
+            cells = []
+            for node, is_mapped in zip(self.graph.placeholders, mapped, strict=True):
+                spec = self.graph.spec(node)
+                shape = (size, *spec.static_shape) if is_mapped else spec.static_shape
+                name = str(self.graph.attrs[node][0])
+                placeholder = graph.placeholder_tensor(spec_of(shape, spec.dtype), name)
+                cells.append(level.cell(placeholder, is_mapped))
+            with level.inside():
+                results = replay(self.graph, cells)
+            graph.outputs = [graph.value_id(level.examples(result)) for result in results]
+        return optimize(graph)
+
+
 class DifferentiableGraph:
     """A compiled graph as an op that tapes record.
 
@@ -168,19 +250,16 @@ class DifferentiableGraph:
         self.compiled = Compiled(graph)
         self.n_inputs = len(graph.placeholders)
         self.n_outputs = len(graph.outputs)
+        self._rules = _Rules(graph)
         self.op = self._call_op()
         self._lock = threading.RLock()
-        self._vjps: dict[tuple[Mask, bool, bool], tuple[Joint, DifferentiableGraph]] = {}
         self._pairs: dict[Mask, tuple[Op, Pair, Compiled, Compiled]] = {}
-        self._batched: dict[tuple[int, tuple[bool, ...]], DifferentiableGraph] = {}
-        self._simplified: Graph | None = None
 
-    @property
-    def simplified(self) -> Graph:
-        """The graph as it is differentiated."""
-        if self._simplified is None:
-            self._simplified = run_pipeline(self.graph, BEFORE_GRADIENTS)
-        return self._simplified
+    def vjp_graph(
+        self, wrt: Mask, guarded: bool = False, sparse: bool = False
+    ) -> tuple[Joint, DifferentiableGraph]:
+        """The graph from inputs and cotangents to the gradients of these inputs."""
+        return self._rules.vjp_graph(wrt, guarded, sparse)
 
     def __call__(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The outputs for these tensors; recorded as one op where a tape watches one of them."""
@@ -216,72 +295,9 @@ class DifferentiableGraph:
     def _call_op(self) -> Op:
         return make_call_op(
             f"call:{self.graph.name}", self.graph, self.compiled,
-            joint_vjp=self._vjp, saves=tuple(range(self.n_inputs)), batch=self._batch,
+            joint_vjp=self._rules.vjp, saves=tuple(range(self.n_inputs)),
+            batch=self._rules.batch,
         )  # fmt: skip
-
-    def _batch(
-        self, op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
-    ) -> Any:
-        """The outputs for many examples, by a graph made for that number of them."""
-        key = size, tuple(mapped)
-        with self._lock:
-            found = self._batched.get(key)
-            if found is None:
-                found = self._batched[key] = DifferentiableGraph(self._batched_graph(*key))
-        outputs = found(inputs)
-        return outputs[0] if len(outputs) == 1 else outputs
-
-    def _batched_graph(self, size: int, mapped: tuple[bool, ...]) -> Graph:
-        graph = CapturingGraph(f"{self.graph.name}_batched")
-        with graph.tracing():
-            level = Level(size)
-            cells = []
-            for node, is_mapped in zip(self.graph.placeholders, mapped, strict=True):
-                spec = self.graph.spec(node)
-                shape = (size, *spec.static_shape) if is_mapped else spec.static_shape
-                name = str(self.graph.attrs[node][0])
-                placeholder = graph.placeholder_tensor(spec_of(shape, spec.dtype), name)
-                cells.append(level.cell(placeholder, is_mapped))
-            with level.inside():
-                results = replay(self.graph, cells)
-            graph.outputs = [graph.value_id(level.examples(result)) for result in results]
-        return optimize(graph)
-
-    # ---- gradients from the inputs: for traces, and where the backward may itself be recorded
-
-    def vjp_graph(
-        self, wrt: Mask, guarded: bool = False, sparse: bool = False
-    ) -> tuple[Joint, DifferentiableGraph]:
-        """The graph from inputs and cotangents to the gradients of these inputs."""
-        with self._lock:
-            found = self._vjps.get((wrt, guarded, sparse))
-            if found is None:
-                joint = build_joint(self.simplified, wrt, guarded, sparse)
-                graph = joint.graph
-                graph.outputs = graph.outputs[joint.n_outputs :]
-                graph.name = f"{self.graph.name}_vjp"
-                found = joint, DifferentiableGraph(optimize(graph))
-                self._vjps[wrt, guarded, sparse] = found
-            return found
-
-    def _vjp(
-        self, cts: Sequence[Any], attrs: Attrs, needed: Sequence[bool], *saved: Any
-    ) -> tuple[Any, ...]:
-        wrt = tuple(
-            position
-            for position, wanted in enumerate(needed)
-            if wanted and is_differentiable_kind(saved[position].dtype.kind)
-        )
-        joint, backward = self.vjp_graph(wrt, is_guarded(), STATE.sparse)
-        given = [*saved, *(cts[k] for k in joint.differentiable)]
-        gradients: Sequence[Any]
-        if any(type(value) is Tensor for value in given):
-            tensors = [v if type(v) is Tensor else wrap(np.asarray(v)) for v in given]
-            gradients = backward(tensors)
-        else:
-            gradients = _as_tuple(backward.compiled(*given))
-        found = joint.gather(gradients)
-        return _spread(self.n_inputs, wrt, range(len(wrt)), found)
 
     # ---- gradients from residuals: the fast way of a plain tape
 
@@ -311,7 +327,8 @@ class DifferentiableGraph:
             for p in watched
             if is_differentiable_kind(self.graph.spec(self.graph.placeholders[p]).dtype.kind)
         )
-        pair = build_pair(build_joint(self.simplified, wrt), optimize)
+        rules = self._rules
+        pair = build_pair(build_joint(rules.simplified, wrt), optimize)
         forward, backward = Compiled(pair.forward), Compiled(pair.backward)
         specs = [self.graph.spec(node) for node in self.graph.outputs]
         n_inputs = self.n_inputs
@@ -328,7 +345,7 @@ class DifferentiableGraph:
                 full = list(cts[: len(specs)])
                 for k, ct in zip(pair.differentiable, given, strict=True):
                     full[k] = ct
-                return self._vjp(full, attrs, needed, *saved[:n_inputs])
+                return rules.vjp(full, attrs, needed, *saved[:n_inputs])
             kept = [saved[k] for k in pair.kept]
             arrays = [np.asarray(value) for value in (*kept, *given)]
             gradients = _as_tuple(backward(*arrays))
@@ -366,7 +383,7 @@ def rule({", ".join(["ct", "attrs", *saved])}):
         "guarding": GUARDING, "state": STATE,
     }  # fmt: skip
     exec(source, scope)
-    return scope["rule"]  # type: ignore[no-any-return]  # defined by the text
+    return scope.pop("rule")  # type: ignore[no-any-return]  # defined by the text
 
 
 def _as_tuple(results: Any) -> tuple[Any, ...]:

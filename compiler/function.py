@@ -69,6 +69,7 @@ class Function(NativeCallable, Generic[P, R]):
 
     __slots__ = ("__dict__", "__weakref__", "_entry", "_slow")
 
+    _slow: Any
     __name__: str
     __wrapped__: Callable[P, R]
 
@@ -115,12 +116,12 @@ class Function(NativeCallable, Generic[P, R]):
         self._warnings = 0
         self._has_entry: dict[Hashable, bool] = {}
         self._entry: NativeEntry | None = None
-        self._slow = self._call
         self._last: tuple[Callable[..., bool] | None, int, Any] = (None, 0, None)
         """The last trace that was called, and the quick test for calls of its signature."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._call(*args, **kwargs)  # type: ignore[no-any-return]
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """A call by way of Python; what native entries leave over."""
@@ -148,6 +149,9 @@ class Function(NativeCallable, Generic[P, R]):
         if BUSY[0] and concrete.guards is not None:
             _pass_on(concrete.guards)
         return concrete.call(call.tensors)
+
+    if not TYPE_CHECKING:
+        __call__ = _call
 
     def _valid(self, key: Hashable) -> ConcreteFunction | None:
         """A trace for the key whose guards hold; it becomes the one that was used last."""

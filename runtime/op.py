@@ -281,6 +281,7 @@ class Op:
     the calling conventions."""
 
     __slots__ = (
+        "__weakref__",
         "accepts_none",
         "attr_names",
         "batch",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding import orcjit
 
 from tapeline.compiler.codegen.target import Target, host_target
 from tapeline.runtime.errors import TapelineError
@@ -139,6 +140,7 @@ class Engine:
         """A library from an object file; the other parameters are those of `compile_module`."""
         with self.lock:
             self._bury()
+            _keep_array_types(len(symbols), len(exports))
             library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
             for name, address in symbols.items():
                 library.import_symbol(name, address)
@@ -220,6 +222,19 @@ def _unbound(text: str, symbols: Mapping[str, int]) -> list[str]:
         for name in declared
         if name not in symbols and not name.startswith("llvm.") and not llvm.address_of_symbol(name)
     ]
+
+
+_ARRAY_TYPES: dict[tuple[str, int], Any] = {}
+
+
+def _keep_array_types(n_symbols: int, n_exports: int) -> None:
+    """Keeps the ctypes arrays' types that llvmlite passes lists by. It makes them at each link; a
+    type that dies is garbage that only a collection finds."""
+    for name, length in (("_LinkElement", 2), ("_SymbolAddress", n_symbols),
+                         ("_SymbolAddress", n_exports)):  # fmt: skip
+        element = getattr(orcjit, name, None)
+        if element is not None and (name, length) not in _ARRAY_TYPES:
+            _ARRAY_TYPES[name, length] = element * length
 
 
 _ENGINE: Engine | None = None

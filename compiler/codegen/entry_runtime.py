@@ -6,6 +6,7 @@ One module per tensor class, compiled at the first entry and kept for as long as
 from __future__ import annotations
 
 import functools
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,10 +26,14 @@ _NAMES = (
     "tapeline_release",
 )
 
+_MAKING = threading.Lock()
+"""Two threads that made the module at once would each have one, and one of them would be freed."""
+
 
 def runtime_symbols(tensor_class: type) -> dict[str, int]:
     """The addresses of the shared functions, by name."""
-    module = _runtime(tensor_class)
+    with _MAKING:
+        module = _runtime(tensor_class)
     return {name: module.address(name) for name in _NAMES}
 
 

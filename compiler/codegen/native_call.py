@@ -3,8 +3,9 @@
 A class derived from `NativeCallable` is an ordinary Python class with a `__call__` until one of its
 objects is given an entry. From then on the interpreter calls a stub through the vectorcall pointer
 in that object. The stub runs the object's chain of `NativeEntry`s, each for one signature, until
-one takes the call; if none does, it calls the object in the slot `_slow`. While an entry runs the
-stub holds a reference to it, so its code cannot be freed under it.
+one takes the call; if none does, it calls the object in the slot `_slow`, or the `__call__` of the
+class where that slot is empty. While an entry runs the stub holds a reference to it, so its code
+cannot be freed under it.
 
 Where `native_entry_allowed` says no, objects keep an empty vectorcall pointer and Python's
 `__call__` serves every call. Nothing here loads llvmlite before the first entry.
@@ -20,6 +21,7 @@ from tapeline.compiler.codegen.layout import (
     HAVE_VECTORCALL,
     OBJECT_TYPE,
     TYPE_FLAGS,
+    VAR_SIZE,
     native_entry_allowed,
     slot_offset,
 )
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 
 MISS = 1
 """What an entry returns, instead of an object or NULL, for a call that it does not serve."""
+
+_COUNT = 2**63 - 1
+"""The bits of a vectorcall's number of arguments; the other one says that there is room before
+them."""
 
 _TP_CALL = 50
 _TP_MEMBERS = 72
@@ -146,9 +152,8 @@ def enable_native_calls(cls: type) -> bool:
     """Lets the interpreter call objects of `cls` through their vectorcall pointer.
 
     To be called once, when the class has been made. The class derives from `NativeCallable`, has
-    the slots `_slow` and `_entry`, and a `__call__` that does what the slow path does; `_slow` is
-    set once, when an object is made. Subclasses are called
-    through `__call__`.
+    the slots `_slow` and `_entry`, and a `__call__` that does what the slow path does; `_slow` may
+    stay empty, or is set once, when an object is made. Subclasses are called through `__call__`.
 
     Returns
     -------
@@ -183,7 +188,9 @@ def _stub_of(cls: type) -> CompiledModule:
     if found is None:
         from tapeline.compiler.codegen.engine import get_engine
 
-        symbols = {"py_entry_type": id(NativeEntry)}
+        slow: Any = cls.__call__
+        _KEPT.append(slow)
+        symbols = {"py_entry_type": id(NativeEntry), "py_slow_path": id(slow)}
         module = get_engine().compile_module(_stub_text(cls), symbols, ["stub"])
         found = _STUBS.setdefault(cls, module)
     return found
@@ -196,9 +203,11 @@ def _stub_text(cls: type) -> str:
     """
     return f"""
 @py_entry_type = external global i8
+@py_slow_path = external global i8
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define ptr @stub(ptr %callable, ptr %args, i64 %nargsf, ptr %kwnames) {{
 entry:
@@ -246,8 +255,38 @@ release_last:
 slow:
   %slow_place = getelementptr i8, ptr %callable, i64 {slot_offset(cls, "_slow")}
   %slow_function = load ptr, ptr %slow_place
+  %is_method = icmp eq ptr %slow_function, null
+  br i1 %is_method, label %prepend, label %call
+
+call:
   %answer = musttail call ptr @PyObject_Vectorcall(
       ptr %slow_function, ptr %args, i64 %nargsf, ptr %kwnames)
   ret ptr %answer
+
+prepend:
+  %count = and i64 %nargsf, {_COUNT}
+  %no_names = icmp eq ptr %kwnames, null
+  br i1 %no_names, label %copy, label %named
+
+named:
+  %names_place = getelementptr i8, ptr %kwnames, i64 {VAR_SIZE}
+  %n_names = load i64, ptr %names_place
+  br label %copy
+
+copy:
+  %more = phi i64 [ 0, %prepend ], [ %n_names, %named ]
+  %given = add i64 %count, %more
+  %room = add i64 %given, 2
+  %memory = alloca ptr, i64 %room
+  %self_place = getelementptr ptr, ptr %memory, i64 1
+  %args_place = getelementptr ptr, ptr %memory, i64 2
+  store ptr %callable, ptr %self_place
+  %nbytes = mul i64 %given, 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %args_place, ptr %args, i64 %nbytes, i1 false)
+  %total = add i64 %count, 1
+  %flagged = or i64 %total, {_COUNT + 1 - (1 << 64)}
+  %result_of_method = call ptr @PyObject_Vectorcall(
+      ptr @py_slow_path, ptr %self_place, i64 %flagged, ptr %kwnames)
+  ret ptr %result_of_method
 }}
 """

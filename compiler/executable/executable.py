@@ -8,6 +8,7 @@ outputs and calls `run`. The native entry does the same without Python.
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,6 +35,10 @@ from tapeline.runtime.spec import DType
 
 Array = npt.NDArray[Any]
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_memory_view: Any = ctypes.pythonapi.PyMemoryView_FromMemory
+_memory_view.restype = ctypes.py_object
+_memory_view.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]
+_WRITABLE = 0x200  # PyBUF_WRITE
 _HOST = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
@@ -64,7 +69,7 @@ class Executable:
         self._hosts = [_HOST(self._host_call(step)) for step in self.module.hosts]
         symbols = dict(self.module.symbols)
         for number, callback in enumerate(self._hosts):
-            address = ctypes.cast(callback, ctypes.c_void_p).value
+            address = ctypes.c_void_p.from_buffer(callback).value  # a cast would make a cycle
             assert address is not None
             symbols[f"host{number}"] = address
         self._constants = [graph.constants[index] for index in self.module.constants]
@@ -102,7 +107,7 @@ class Executable:
         outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
         given = (*arrays, *outputs, *further)
         pointers = [array.__array_interface__["data"][0] for array in given]
-        status = self._run((ctypes.c_int64 * len(pointers))(*pointers))
+        status = self._run(_slots(len(pointers))(*pointers))
         if status:
             self.fail(status)
         return outputs
@@ -139,7 +144,8 @@ class Executable:
         kernel, attrs, count = step.op.kernel, step.attrs, len(views)
         several = step.op.n_outputs is not None
         where = step.location
-        place = "" if where is None else f"{where.filename}:{where.line}"
+        place = "" if where is None else f"in {self.graph.name}, from {where.filename}:{where.line}"
+        failures = self._failures  # the executable keeps this function, not the other way round
 
         def call(address: int) -> int:
             try:
@@ -152,12 +158,18 @@ class Executable:
                     target[...] = result
             except BaseException as error:
                 if place:
-                    error.add_note(f"in {self.graph.name}, from {place}")
-                self._failures.error = error
+                    error.add_note(place)
+                failures.error = error
                 return 1
             return 0
 
         return call
+
+
+@functools.cache
+def _slots(count: int) -> Any:
+    """The type of an array of pointers; ctypes would make a new one each time."""
+    return ctypes.c_int64 * count
 
 
 def _viewer(placed: Placed) -> Callable[[int], Array]:
@@ -168,10 +180,10 @@ def _viewer(placed: Placed) -> Callable[[int], Array]:
     high = offset + sum(max(0, s * (e - 1)) for s, e in zip(strides, shape, strict=True))
     if placed.spec.size == 0:
         return lambda _: np.empty(shape, dtype)
-    memory = ctypes.c_char * (high - low + dtype.itemsize)
+    nbytes = high - low + dtype.itemsize
 
     def view(address: int) -> Array:
-        buffer: Any = memory.from_address(address + low)
+        buffer = _memory_view(address + low, nbytes, _WRITABLE)
         return np.ndarray(shape, dtype, buffer, offset - low, strides)
 
     return view

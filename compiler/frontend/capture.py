@@ -134,6 +134,7 @@ class CapturingGraph(Graph):
                 yield
         finally:
             self.is_open = False
+            self.outer = None  # which may hold this graph, in an op
             STATE.active, STATE.open, STATE.stopped = saved
             self._constant_cells.clear()
             self._numbers.clear()

@@ -203,7 +203,7 @@ def hold():
         return False
 """
     exec(source, scope)
-    made: Callable[[], bool] = scope["hold"]
+    made: Callable[[], bool] = scope.pop("hold")
     return made
 
 

@@ -13,6 +13,7 @@ row `limit - 1 - t` in reverse. Rows of ys that no turn wrote hold anything.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -85,11 +86,15 @@ def is_cond(op: Op) -> bool:
 
 def loop_form(op: Op, attrs: Attrs) -> LoopForm:
     """The form of a loop op."""
+    return _form(op.subgraphs, attrs)
+
+
+def _form(graphs: Sequence[Graph], attrs: Attrs) -> LoopForm:
     if not attrs:
-        test, body = op.subgraphs
+        test, body = graphs
         return LoopForm(body, test, len(body.outputs), 0, None)
     n_state, n_xs, length, reverse = cast(tuple[int, int, int, bool], attrs)
-    body, *tests = op.subgraphs
+    body, *tests = graphs
     return LoopForm(body, tests[0] if tests else None, n_state, n_xs, length, reverse)
 
 
@@ -121,32 +126,32 @@ def _make(
     lowering: Branch | Loop,
     attr_names: tuple[str, ...] = (),
 ) -> Op:
-    made: list[Op] = []
     rule = "cond" if isinstance(lowering, Branch) else "loop"
 
     def differentiate(cts: Any, attrs: Attrs, needed: Any, *saved: Any) -> tuple[Any, ...]:
-        return _GRADIENTS[rule](made[0], cts, attrs, needed, *saved)
+        made = reference()
+        assert made is not None, "who calls the rule of an op has the op"
+        return _GRADIENTS[rule](made, cts, attrs, needed, *saved)
 
     outputs = range(n_outputs or 1) if rule == "loop" else ()
-    made.append(
-        define_op(
-            name,
-            kernel=kernel,
-            infer=infer,
-            n_inputs=n_inputs,
-            n_outputs=n_outputs,
-            attr_names=attr_names,
-            saves=(*range(n_inputs), *(OUT - k for k in outputs)),
-            joint_vjp=differentiate,
-            accepts_none=True,
-            emit=lowering,
-            traits=_traits(graphs),
-            kinds="biufc",
-            subgraphs=graphs,
-            register=False,
-        )
+    op = define_op(
+        name,
+        kernel=kernel,
+        infer=infer,
+        n_inputs=n_inputs,
+        n_outputs=n_outputs,
+        attr_names=attr_names,
+        saves=(*range(n_inputs), *(OUT - k for k in outputs)),
+        joint_vjp=differentiate,
+        accepts_none=True,
+        emit=lowering,
+        traits=_traits(graphs),
+        kinds="biufc",
+        subgraphs=graphs,
+        register=False,
     )
-    return made[0]
+    reference = weakref.ref(op)  # the op holds its rule, so the rule must not hold the op
+    return op
 
 
 def make_cond_op(then: Graph, other: Graph) -> Op:
@@ -216,18 +221,17 @@ def make_scan_op(body: Graph, test: Graph | None = None, *, extends: Op | None =
 
     def kernel(*values: Any) -> Any:
         arrays, attrs = values[:n_inputs], values[n_inputs:]
-        return tuple(run_loop(loop_form(op, attrs), arrays))
+        return tuple(run_loop(_form(graphs, attrs), arrays))
 
     def infer(*values: Any) -> tuple[TensorSpec, ...]:
         given, attrs = values[:n_inputs], values[n_inputs:]
-        return _infer_scan(loop_form(op, attrs), given)
+        return _infer_scan(_form(graphs, attrs), given)
 
     n_inputs = 1 + len(body.placeholders)
-    op = _make(
+    return _make(
         "scan", kernel, infer, graphs, n_inputs, 1 + len(body.outputs), Loop(extends),
         ("state", "xs", "length", "reverse"),
     )  # fmt: skip
-    return op
 
 
 def remake(op: Op, graphs: tuple[Graph, ...]) -> Op:
