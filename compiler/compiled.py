@@ -255,6 +255,11 @@ class DifferentiableGraph:
         self._lock = threading.RLock()
         self._pairs: dict[Mask, tuple[Op, Pair, Compiled, Compiled]] = {}
 
+    @property
+    def simplified(self) -> Graph:
+        """The graph as it is differentiated."""
+        return self._rules.simplified
+
     def vjp_graph(
         self, wrt: Mask, guarded: bool = False, sparse: bool = False
     ) -> tuple[Joint, DifferentiableGraph]:
