@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,8 @@ from tapeline.compiler.ir.structure_ops import make_call_op
 from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, default_passes, run_pipeline
 from tapeline.runtime.batching.level import Level
 from tapeline.runtime.dispatch import GUARDING, STATE, bind, change_busy, finish, is_guarded
-from tapeline.runtime.op import OUT, Attrs, Op, Vjp
-from tapeline.runtime.record import TapeSet, join, meet
+from tapeline.runtime.op import OUT, RESIDUAL, Attrs, Op, Saved, Vjp
+from tapeline.runtime.record import TapeSet, join, meet, record_one
 from tapeline.runtime.spec import spec_of
 from tapeline.runtime.tensor import Tensor, wrap
 
@@ -236,6 +236,18 @@ class _Rules:
         return optimize(graph)
 
 
+class Recorded(NamedTuple):
+    """What serves calls under tapes that watch certain inputs."""
+
+    op: Op
+    pair: Pair
+    forward: Compiled
+    backward: Compiled
+    is_single: bool
+    """Whether the graph has one output, and hence the tape's node one value; it saves the inputs,
+    then the outputs of the forward half that the backward half takes."""
+
+
 class DifferentiableGraph:
     """A compiled graph as an op that tapes record.
 
@@ -253,7 +265,7 @@ class DifferentiableGraph:
         self._rules = _Rules(graph)
         self.op = self._call_op()
         self._lock = threading.RLock()
-        self._pairs: dict[Mask, tuple[Op, Pair, Compiled, Compiled]] = {}
+        self._pairs: dict[Mask, Recorded] = {}
 
     @property
     def simplified(self) -> Graph:
@@ -294,8 +306,18 @@ class DifferentiableGraph:
                     found = common
                 watched.append(position)
                 tapes = found if tapes is None or tapes is found else join(tapes, found)
-        op = self.recorded_op(tuple(watched)) if watched else self.op
-        return finish(op, (), values, op.kernel(*values), tuple(parents), tapes)
+        if tapes is None:
+            return finish(self.op, (), values, self.compiled(*values), tuple(parents), None)
+        mask = tuple(watched)
+        recorded = self._pairs.get(mask) or self.recorded(mask)
+        results = recorded.forward(*values)
+        if not recorded.is_single:
+            return finish(recorded.op, (), values, results, tuple(parents), tapes)
+        outputs = _as_tuple(results)
+        if not is_differentiable_kind(outputs[0].dtype.kind):
+            return wrap(outputs[0])
+        saved = (*values, *[outputs[k] for k in recorded.pair.saved_outputs])
+        return wrap(outputs[0], record_one(recorded.op, (), tuple(parents), saved, tapes))
 
     def _call_op(self) -> Op:
         return make_call_op(
@@ -308,32 +330,36 @@ class DifferentiableGraph:
 
     def recorded_op(self, watched: Mask) -> Op:
         """The op whose use a tape records when it watches the inputs at these positions."""
+        return self.recorded(watched).op
+
+    def recorded(self, watched: Mask) -> Recorded:
+        """What serves a call under a tape that watches the inputs at these positions."""
         found = self._pairs.get(watched)
         if found is None:
             with self._lock:
                 found = self._pairs.get(watched)
                 if found is None:
                     found = self._pairs[watched] = self._build_pair(watched)
-        return found[0]
+        return found
 
     def pair(self, watched: Mask) -> Pair:
         """The forward and backward graphs for a tape that watches the inputs at these positions."""
-        self.recorded_op(watched)
-        return self._pairs[watched][1]
+        return self.recorded(watched).pair
 
     def compiled_pair(self, watched: Mask) -> tuple[Compiled, Compiled]:
         """Forward and backward for a tape that watches the inputs at these positions."""
-        self.recorded_op(watched)
-        return self._pairs[watched][2:]
+        found = self.recorded(watched)
+        return found.forward, found.backward
 
-    def _build_pair(self, watched: Mask) -> tuple[Op, Pair, Compiled, Compiled]:
+    def _build_pair(self, watched: Mask) -> Recorded:
         wrt = tuple(
             p
             for p in watched
             if is_differentiable_kind(self.graph.spec(self.graph.placeholders[p]).dtype.kind)
         )
         rules = self._rules
-        pair = build_pair(build_joint(rules.simplified, wrt), optimize)
+        joint = build_joint(rules.simplified, wrt)
+        pair = build_pair(joint, optimize)
         forward, backward = Compiled(pair.forward), Compiled(pair.backward)
         specs = [self.graph.spec(node) for node in self.graph.outputs]
         n_inputs = self.n_inputs
@@ -356,21 +382,31 @@ class DifferentiableGraph:
             gradients = _as_tuple(backward(*arrays))
             return _spread(n_inputs, wrt, pair.gradients, gradients)
 
-        saves = (*range(n_inputs), *(OUT - k for k in pair.saved_outputs))
+        is_single = len(specs) == 1
+        kept: list[Saved] = [RESIDUAL if is_single else OUT - k for k in pair.saved_outputs]
+        saves = (*range(n_inputs), *kept)
         vjps: tuple[Vjp | None, ...] = ()
-        if len(wrt) == len(pair.forward.outputs) == 1 and pair.gradients[0] is not None:
+        if is_single and len(wrt) == 1 and pair.gradients[0] is not None:
             (position,) = wrt
-            rule = _single_rule(backward, backpropagate, pair.kept, position, len(saves))
+            rule = _single_rule(
+                backward, backpropagate, pair.kept, position, len(saves), joint.masks
+            )
             vjps = tuple(rule if k == position else None for k in range(n_inputs))
+        meaning = self.graph if is_single else pair.forward
         op = make_call_op(
-            f"call:{self.graph.name}", pair.forward, forward, vjps=vjps,
+            f"call:{self.graph.name}", meaning, forward, vjps=vjps,
             joint_vjp=None if vjps else backpropagate, accepts_none=True, saves=saves,
         )  # fmt: skip
-        return op, pair, forward, backward
+        return Recorded(op, pair, forward, backward, is_single)
 
 
 def _single_rule(
-    backward: Compiled, joint: Vjp, kept: Sequence[int], position: int, n_saved: int
+    backward: Compiled,
+    joint: Vjp,
+    kept: Sequence[int],
+    position: int,
+    n_saved: int,
+    masks: bool,
 ) -> Vjp:
     """The rule of one input of a graph with one output, as straight-line code for plain arrays."""
     saved = [f"x{k}" for k in range(n_saved)]
@@ -378,7 +414,7 @@ def _single_rule(
     needed = tuple(k == position for k in range(position + 1))
     source = f"""
 def rule({", ".join(["ct", "attrs", *saved])}):
-    state.masked = True
+    {"state.masked = True" if masks else ""}
     if not guarding[0] and {" and ".join(f"type({name}) is ndarray" for name in arrays)}:
         return backward({", ".join([*arrays[1:], "ct"])})
     return joint((ct,), {", ".join(["attrs", "needed", *saved])})[{position}]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.runtime.backprop import TENSOR_SPACE, Unconnected, walk_from
+from tapeline.runtime.backprop import Unconnected, walk_from
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.ops.joining import stack
 from tapeline.runtime.ops.shaping import reshape
@@ -15,6 +15,7 @@ from tapeline.runtime.record import source_nodes
 from tapeline.runtime.recorder import Tape
 from tapeline.runtime.spec import Shape
 from tapeline.runtime.tensor import Tensor, new_tensor
+from tapeline.runtime.walk import TENSOR_SPACE
 
 
 def tape_jacobian(
@@ -60,7 +61,7 @@ def _walks(tape: Tape, target: Tensor, sources: Sequence[Any], seeds: Any) -> li
             return [[None] * len(nodes) for _ in seeds]
         return [walk_from(TENSOR_SPACE, own, nodes, [(target._node, seed)]) for seed in seeds]
     finally:
-        tape.end_walk()
+        tape.end_walk(own)
 
 
 def _join(

@@ -58,7 +58,18 @@ class DTypeOf:
         return f"DTypeOf({self.index})"
 
 
-Saved: TypeAlias = int | ShapeOf | DTypeOf
+class Residual:
+    """Marks in `Op.saves` an array that whoever records a use of the op adds by itself; it has no
+    history."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "RESIDUAL"
+
+
+RESIDUAL = Residual()
+Saved: TypeAlias = int | ShapeOf | DTypeOf | Residual
 
 
 class Trait(enum.Flag):
@@ -413,7 +424,8 @@ def build_save(
 ) -> Callable[..., tuple[Any, ...]]:
     """The function `(*inputs, *outputs) -> saved values` that `saves` describes, as straight-line
     code."""
-    if not saves:
+    known = [item for item in saves if not isinstance(item, Residual)]
+    if not known:
         return lambda *_: ()
     total = n_outputs or 1
     if n_inputs is None:
@@ -423,7 +435,7 @@ def build_save(
             split = len(values) - count
             inputs, outputs = values[:split], values[split:]
             kept: list[Any] = []
-            for item in saves:
+            for item in known:
                 if isinstance(item, ShapeOf):
                     kept.append(inputs[item.index].shape)
                 elif isinstance(item, DTypeOf):
@@ -435,7 +447,7 @@ def build_save(
         return save
     names = [f"x{i}" for i in range(n_inputs)] + [f"y{k}" for k in range(total)]
     parts = []
-    for item in saves:
+    for item in known:
         if isinstance(item, ShapeOf):
             parts.append(f"x{item.index}.shape")
         elif isinstance(item, DTypeOf):

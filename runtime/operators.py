@@ -219,7 +219,7 @@ def operator(a{attrs}):
     {dtypes}
     {early}
     try:
-        r = kernel(x{star_attrs})
+        r = kernel(x{each_attr})
     except Exception:
         return slow(a{attrs})
     if type(r) is not ndarray:
@@ -338,7 +338,8 @@ def make_unary(op: Op) -> Callable[..., Tensor]:
     def slow(a: Any, attrs: Attrs = ()) -> Any:
         return bind(op, (promote_one(op, a),), attrs)
 
-    attrs, star_attrs = (", attrs", ", *attrs") if op.attr_names else ("", "")
+    attrs = ", attrs" if op.attr_names else ""
+    each_attr = "".join([f", attrs[{k}]" for k in range(len(op.attr_names))])
     early, record = "", ""
     if not (op.vjps or op.joint_vjp):
         early = f"\n    if a._node is not None:\n        return slow(a{attrs})"
@@ -350,7 +351,7 @@ def make_unary(op: Op) -> Callable[..., Tensor]:
         early=early,
         record=record,
         attrs=attrs,
-        star_attrs=star_attrs,
+        each_attr=each_attr,
     )
     made: Callable[..., Tensor] = _compile(op, op.name, source, slow)
     return made

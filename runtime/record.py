@@ -99,7 +99,10 @@ _next_tape: Callable[[], int] = count(1).__next__
 def open_tape_set() -> TapeSet:
     """The set of a new tape alone."""
     ident = _next_tape()
-    made = _OWN[ident] = _new_set((ident,))
+    made = _OWN[ident] = TapeSet()
+    made.ids = (ident,)
+    made.memo = None
+    made.drop = made.discard
     return made
 
 
@@ -235,10 +238,12 @@ def live_nodes(own: TapeSet) -> list[Node]:
 def release(own: TapeSet) -> None:
     """End the tape: nodes that no other tape knows lose their history."""
     (ident,) = own.ids
-    with LOCK:
+    LOCK.acquire()
+    try:
         _OWN.pop(ident, None)
-        CELLS.pop(ident, None)
-        for weak in list(own) if own else ():
+        if CELLS:
+            CELLS.pop(ident, None)
+        for weak in list(own):
             node = weak()
             if node is not None:
                 node.parents = node.saved = ()
@@ -250,6 +255,8 @@ def release(own: TapeSet) -> None:
         if _COMBINED:
             for ids in [ids for ids in list(_COMBINED) if ident in ids]:
                 _release_combined(ids, ident)
+    finally:
+        LOCK.release()
 
 
 def _release_combined(ids: tuple[int, ...], ident: int) -> None:

@@ -32,6 +32,10 @@ from tapeline.runtime.record import (
 from tapeline.runtime.spec import Shape
 from tapeline.runtime.tensor import Tensor
 
+_FLOAT32 = np.dtype("float32")
+_FLOAT64 = np.dtype("float64")
+_lock, _unlock = LOCK.acquire, LOCK.release  # half the price of `with`
+
 
 class WatchedVariable(Protocol):
     """What a tape asks of a Variable."""
@@ -72,22 +76,25 @@ class Tape:
     """None until the tape records for the first time."""
     _variables: dict[int, Any] | None
     _lock: threading.RLock
+    """Held during a walk over a persistent tape."""
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
         self.persistent = persistent
         self.watch_accessed_variables = watch_accessed_variables
         self._own = self._variables = None
         self._is_recording = self._is_used = self._is_ended = False
-        self._lock = RLock()
+        self._lock = RLock() if persistent else LOCK
 
     def __del__(self) -> None:
-        own = getattr(self, "_own", None)
-        if own is None:
+        try:
+            own = self._own
+        except AttributeError:
+            return  # not made after all
+        if own is None or self._is_used:
             return
         if self._is_recording:  # its thread ended meanwhile
-            RECORDING.pop(id(self), None)
-        if not self._is_used:
-            release(own)
+            RECORDING.pop(own.ids[0], None)
+        release(own)
 
     # Recording
 
@@ -101,37 +108,43 @@ class Tape:
             self._is_used = False
             self._variables = None
         self._is_recording = True
-        RECORDING[id(self)] = None
-        before = STATE.open
-        STATE.open = (*before, self)
-        if before or STATE.stopped:
+        RECORDING[own.ids[0]] = None
+        here = STATE.__dict__  # one look at the thread for all of it
+        before = here["open"]
+        if before or here["stopped"]:
+            here["open"] = (*before, self)
             refresh_active()
         else:
-            STATE.active = own
+            here["open"] = (self,)
+            here["active"] = own
 
     def stop(self) -> None:
         """Record nothing more, until started again."""
         if not self._is_recording:
             raise ArgumentError("GradientTape: this tape is not recording; enter it with `with`")
         self._is_recording = False
-        RECORDING.pop(id(self), None)
-        before = STATE.open
+        RECORDING.pop(self._own.ids[0], None)  # type: ignore[union-attr]  # it was started
+        here = STATE.__dict__
+        before = here["open"]
         if len(before) == 1 and before[0] is self:
-            STATE.open = ()
-            STATE.active = None
+            here["open"] = ()
+            here["active"] = None
         else:
-            STATE.open = tuple([tape for tape in before if tape is not self])
+            here["open"] = tuple([tape for tape in before if tape is not self])
             refresh_active()
 
     def forget(self) -> None:
         """Lose all records, watched values and watched variables; go on recording if so now."""
         with self._lock:
             own = self._require("reset")
+            (ident,) = own.ids
             release(own)
-            self._own = open_tape_set()
+            self._own = own = open_tape_set()
             self._variables = None
             self._is_used = False
             if self._is_recording:
+                RECORDING[own.ids[0]] = None
+                RECORDING.pop(ident, None)
                 refresh_active()
 
     def _require(self, what: str) -> TapeSet:
@@ -149,22 +162,29 @@ class Tape:
 
     def watch_tensor(self, tensor: Tensor) -> None:
         """Record what is computed from the tensor's present value."""
-        own = self._require("watch") if self._own is None or self._is_used else self._own
+        own = self._own
+        if own is None or self._is_used:
+            own = self._require("watch")
         dtype = tensor._value.dtype
-        if dtype.kind not in "fc":
+        if dtype is not _FLOAT32 and dtype is not _FLOAT64 and dtype.kind not in "fc":
             warn_not_differentiable(dtype)
             return
-        with LOCK:
+        _lock()
+        try:
             node = tensor._node
             if node is None:
                 tensor._node = new_leaf(own)
-            elif not node.tapes.ids:
-                node.tapes = own
-            elif own.ids[0] not in node.tapes.ids:
-                watch_node(node, own)
-            elif own.ids[0] in node.rec.ids:
-                remember_cell(own.ids[0], tensor, node)
-                return
+            else:
+                tapes = node.tapes
+                if not tapes.ids:
+                    node.tapes = own
+                elif own.ids[0] not in tapes.ids:
+                    watch_node(node, own)
+                elif own.ids[0] in node.rec.ids:
+                    remember_cell(own.ids[0], tensor, node)
+                    return
+        finally:
+            _unlock()
         if CELLS:
             forget_cell(own.ids[0], tensor)
 
@@ -187,27 +207,32 @@ class Tape:
     # Walking
 
     def begin_walk(self) -> TapeSet:
-        """Lock the tape for one gradient. A tape that is not persistent stops recording."""
-        self._lock.acquire()
+        """Take the tape for one gradient. One that is not persistent stops recording, and no other
+        walk begins; others are locked until the walk ends."""
+        if self.persistent:
+            self._lock.acquire()
+            try:
+                return self._require("gradient")
+            except BaseException:
+                self._lock.release()
+                raise
+        _lock()
         try:
             own = self._require("gradient")
-            if self._is_recording and not self.persistent:
-                self.stop()
-                self._is_ended = True
-            return own
-        except BaseException:
-            self._lock.release()
-            raise
-
-    def end_walk(self) -> None:
-        """Unlock the tape, and let go of all records unless it is persistent."""
-        try:
-            own = self._own
-            if own is not None and not self.persistent and not self._is_used:
-                self._is_used = True
-                release(own)
+            self._is_used = True
         finally:
+            _unlock()
+        if self._is_recording:
+            self.stop()
+            self._is_ended = True
+        return own
+
+    def end_walk(self, own: TapeSet) -> None:
+        """Let go of all records, or unlock the tape if it is persistent."""
+        if self.persistent:
             self._lock.release()
+        else:
+            release(own)
 
     def list_entries(self) -> list[TapeEntry]:
         """What the tape holds now, oldest first."""

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from tapeline.runtime import nest
-from tapeline.runtime.backprop import TENSOR_SPACE, Unconnected, as_cotangent, imperative_grad
+from tapeline.runtime.backprop import Unconnected, gradient_of, imperative_grad
 from tapeline.runtime.dispatch import STATE, watchers
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, TapeError
 from tapeline.runtime.jacobian import tape_batch_jacobian, tape_jacobian
@@ -20,6 +20,7 @@ from tapeline.runtime.op import define_op
 from tapeline.runtime.record import record_joint
 from tapeline.runtime.recorder import Tape, TapeEntry, refresh_active, warn_not_differentiable
 from tapeline.runtime.tensor import Tensor, as_tensor
+from tapeline.runtime.walk import TENSOR_SPACE, as_cotangent
 
 
 def push_new_tape(persistent: bool = False, watch_accessed_variables: bool = True) -> Tape:
@@ -279,24 +280,31 @@ class GradientTape(Tape):
         TapeError
             (a RuntimeError) at the second call, unless the tape is persistent.
         """
-        if type(target) is type(sources) is Tensor and output_gradients is None:
-            return imperative_grad(
-                TENSOR_SPACE, self, [target], [sources], None, unconnected_gradients, sparse
-            )[0]
-        flat_sources = _flat_tensors("sources", sources)
-        flat_targets = [target] if type(target) is Tensor else _flat_tensors("target", target)
-        cotangents = None
-        if output_gradients is not None:
-            cotangents = _flat_cotangents(target, output_gradients)
-        found = imperative_grad(
-            TENSOR_SPACE,
-            self,
-            flat_targets,
-            flat_sources,
-            cotangents,
-            unconnected_gradients,
-            sparse,
+        is_plain = (
+            type(target) is Tensor
+            and output_gradients is None
+            and unconnected_gradients == "none"
+            and not sparse
         )
+        if is_plain and type(sources) is Tensor:
+            return gradient_of(self, target, (sources,))[0]
+        flat_sources = _flat_tensors("sources", sources)
+        if is_plain:
+            found = gradient_of(self, target, flat_sources)
+        else:
+            flat_targets = [target] if type(target) is Tensor else _flat_tensors("target", target)
+            cotangents = None
+            if output_gradients is not None:
+                cotangents = _flat_cotangents(target, output_gradients)
+            found = imperative_grad(
+                TENSOR_SPACE,
+                self,
+                flat_targets,
+                flat_sources,
+                cotangents,
+                unconnected_gradients,
+                sparse,
+            )
         if flat_sources is sources:
             return found if type(sources) is list else tuple(found)
         return found[0] if type(sources) is Tensor else nest.unflatten(sources, found)

@@ -16,7 +16,7 @@ from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.replay import replay_on_tape
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.backprop import imperative_grad
-from tapeline.runtime.dispatch import guarding
+from tapeline.runtime.dispatch import STATE, guarding
 from tapeline.runtime.indexed_slices import IndexedSlices
 from tapeline.runtime.spec import Shape
 
@@ -39,6 +39,8 @@ class Joint:
     gradients: tuple[int | None, ...]
     """Per asked input the position among the gradients in `graph.outputs`, None where there is no
     path."""
+    masks: bool
+    """Whether a rule on the way made exact zeros or infinities: see `STATE.masked`."""
     row_shapes: tuple[Shape | None, ...]
     """Per asked input the shape of the whole where the gradient is rows of it: their values stand
     at the position, their indices at the next one. None otherwise."""
@@ -96,6 +98,7 @@ def _build_joint(graph: Graph, wrt: tuple[int, ...], sparse: bool) -> Joint:
             joint.placeholder_tensor(graph.spec(graph.outputs[k]), f"cotangent{k}")
             for k in differentiable
         ]
+        before, STATE.masked = STATE.masked, False
         gradients = imperative_grad(
             None,
             tape,
@@ -104,6 +107,8 @@ def _build_joint(graph: Graph, wrt: tuple[int, ...], sparse: bool) -> Joint:
             output_gradients=cotangents,
             sparse=sparse,
         )
+        masks = STATE.masked
+        STATE.masked = before or masks
         joint.origins = joint.location = None
         found: list[int | None] = []
         shapes: list[Shape | None] = []
@@ -117,4 +122,6 @@ def _build_joint(graph: Graph, wrt: tuple[int, ...], sparse: bool) -> Joint:
                 nodes += [joint.value_id(part) for part in parts]
         joint.outputs = nodes
         placeholders = tuple(joint.value_id(tensor) for tensor in cotangents)
-    return Joint(joint, len(outputs), placeholders, differentiable, tuple(found), tuple(shapes))
+    return Joint(
+        joint, len(outputs), placeholders, differentiable, tuple(found), masks, tuple(shapes)
+    )

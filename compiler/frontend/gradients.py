@@ -13,7 +13,7 @@ from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.runtime import nest
-from tapeline.runtime.backprop import TENSOR_SPACE, Unconnected, walk_from
+from tapeline.runtime.backprop import Unconnected, walk_from
 from tapeline.runtime.dispatch import STATE, is_recorded
 from tapeline.runtime.errors import ArgumentError, ShapeError, TapeError
 from tapeline.runtime.record import (
@@ -27,6 +27,7 @@ from tapeline.runtime.record import (
 )
 from tapeline.runtime.tape import hide_tapes
 from tapeline.runtime.tensor import Tensor, as_tensor
+from tapeline.runtime.walk import TENSOR_SPACE
 
 
 def gradients(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime import nest
-from tapeline.runtime.backprop import TENSOR_SPACE, Unconnected
+from tapeline.runtime.backprop import Unconnected
 from tapeline.runtime.batching.vmap import vmap
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, ShapeError
@@ -19,6 +19,7 @@ from tapeline.runtime.gradients.functional import beside
 from tapeline.runtime.recorder import Tape
 from tapeline.runtime.tape import watch
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+from tapeline.runtime.walk import TENSOR_SPACE
 
 
 class _ForwardTape(Tape):

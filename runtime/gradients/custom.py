@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tapeline.runtime import nest
-from tapeline.runtime.backprop import TENSOR_SPACE
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.gradients.parameters import name_of
 from tapeline.runtime.gradients.watcher import VariableWatcher
 from tapeline.runtime.tape import record_operation, stop_recording
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+from tapeline.runtime.walk import TENSOR_SPACE
 
 
 def leaves_with_none(structure: Any) -> list[Any]:

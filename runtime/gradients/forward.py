@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from tapeline.runtime import nest
-from tapeline.runtime.backprop import TENSOR_SPACE, imperative_grad
+from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.gradients.functional import Run, grad, leaves_like, run_watched
 from tapeline.runtime.recorder import Tape
 from tapeline.runtime.tape import pop_tape, push_new_tape
 from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.walk import TENSOR_SPACE
 
 
 class _Asked(threading.local):

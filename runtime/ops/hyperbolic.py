@@ -8,7 +8,7 @@ import numpy as np
 
 from tapeline.runtime.op import OUT, Attrs
 from tapeline.runtime.operators import make_unary
-from tapeline.runtime.ops.pointwise import along, call, define_pointwise, emit_call, over
+from tapeline.runtime.ops.pointwise import along, call, define_pointwise, emit_call, one_minus, over
 from tapeline.runtime.ops.powers import SQRT
 from tapeline.runtime.tensor import Tensor, TensorLike, register_ufunc
 
@@ -106,7 +106,7 @@ register_ufunc(np.cosh, cosh)
 
 
 def _tanh_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
-    return along(ct, 1 - out * out)
+    return along(ct, one_minus(out * out))
 
 
 def _tanh_kernel(x: Any) -> Any:

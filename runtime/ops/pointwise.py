@@ -48,6 +48,8 @@ BOOL = np.dtype(np.bool_)
 _KIND_NAMES = {"b": "bool", "i": "int", "u": "unsigned int", "f": "float", "c": "complex"}
 
 _ZEROS = {dtype: np.zeros((), dtype) for dtype in SUPPORTED_DTYPES}
+_ONES = {dtype: np.ones((), dtype) for dtype in SUPPORTED_DTYPES}
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 DTypeRule: TypeAlias = Callable[[DType], DType]
 
@@ -163,7 +165,8 @@ def conjugate(x: Any) -> Any:
 def along(ct: Any, derivative: Any) -> Any:
     """The cotangent passed on through a derivative: their product, conjugated where complex. Where
     gradients are guarded a zero wins."""
-    if derivative.dtype.kind == "c":
+    dtype = derivative.dtype
+    if dtype is not _FLOAT32 and dtype is not _FLOAT64 and dtype.kind == "c":
         derivative = call(get_op("conj"), derivative)
     if (GUARDING[0] or BUSY[0]) and _is_guarded(ct, derivative):
         return call(get_op("guarded_multiply"), ct, derivative)
@@ -219,6 +222,11 @@ def unbroadcast(ct: Any, shape: Shape) -> Any:
 def beside(array: Any, x: Any) -> Any:
     """An array that a rule made, as an operand to use with `x`: a constant tensor if x is one."""
     return new_tensor(array) if type(x) is Tensor else array
+
+
+def one_minus(x: Any) -> Any:
+    """`1 - x`; an array meets a 0-d array there, which costs it half as much as a number."""
+    return _ONES[x.dtype] - x if type(x) is np.ndarray else 1 - x
 
 
 def zero_like(x: Any) -> Any:

@@ -100,8 +100,9 @@ SUM = define_op(
 
 
 _sum = make_unary(SUM)
-_ALL_AXES = [tuple(range(ndim)) for ndim in range(65)]
-"""All axes of a tensor, by its number of dimensions; NumPy has at most 64."""
+_EVERYWHERE = [(tuple(range(ndim)), False) for ndim in range(65)]
+_EVERYWHERE_KEPT = [(axes, True) for axes, _ in _EVERYWHERE]
+"""Attributes of a sum over all axes, by the number of dimensions; NumPy has at most 64."""
 
 
 def _accumulate(
@@ -148,7 +149,8 @@ def sum(
     array([4, 6])
     """
     if axis is None and dtype is None and type(x) is Tensor:
-        return _sum(x, (_ALL_AXES[len(x._value.shape)], bool(keepdims)))
+        kept = _EVERYWHERE_KEPT if keepdims else _EVERYWHERE
+        return _sum(x, kept[len(x._value.shape)])
     return _accumulate(SUM, x, axis, dtype, keepdims)
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tapeline.runtime.op import OUT, Attrs, get_op
 from tapeline.runtime.operators import make_unary
-from tapeline.runtime.ops.pointwise import along, call, define_pointwise, emit_call
+from tapeline.runtime.ops.pointwise import along, call, define_pointwise, emit_call, one_minus
 from tapeline.runtime.tensor import Tensor, TensorLike
 
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
@@ -26,7 +26,7 @@ def sigmoid_kernel(x: Any) -> Any:
 
 
 def _sigmoid_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
-    return along(ct, out * (1 - out))
+    return along(ct, out * one_minus(out))
 
 
 SIGMOID = define_pointwise(

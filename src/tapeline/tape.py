@@ -1,7 +1,5 @@
 """The tape's own namespace, `tl.tape`: gradients below the comforts of `tl.GradientTape`."""
 
-from tapeline.runtime.backprop import TENSOR_SPACE as TENSOR_SPACE
-from tapeline.runtime.backprop import VSpace as VSpace
 from tapeline.runtime.backprop import imperative_grad as imperative_grad
 from tapeline.runtime.recorder import Tape as Tape
 from tapeline.runtime.recorder import TapeEntry as TapeEntry
@@ -13,3 +11,5 @@ from tapeline.runtime.tape import record_operation as record_operation
 from tapeline.runtime.tape import stop_recording as stop_recording
 from tapeline.runtime.tape import watch as watch
 from tapeline.runtime.tape import watched_variables as watched_variables
+from tapeline.runtime.walk import TENSOR_SPACE as TENSOR_SPACE
+from tapeline.runtime.walk import VSpace as VSpace

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapeline.runtime.backprop import TENSOR_SPACE, imperative_grad
+from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import GradientError
 from tapeline.runtime.op import Op, define_op
 from tapeline.runtime.tape import GradientTape
 from tapeline.runtime.tensor import Tensor, as_tensor
+from tapeline.runtime.walk import TENSOR_SPACE
 
 
 def joint_op(rule: Any, **more: Any) -> Op:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tapeline.runtime import recorder
-from tapeline.runtime.backprop import VSpace, imperative_grad
+from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, TapeError
 from tapeline.runtime.tape import (
@@ -29,6 +29,7 @@ from tapeline.runtime.tape import (
 )
 from tapeline.runtime.tensor import Tensor, as_tensor
 from tapeline.runtime.variable import Variable
+from tapeline.runtime.walk import VSpace
 
 
 def values(x: Any) -> Any:
