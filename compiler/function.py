@@ -36,7 +36,7 @@ from tapeline.compiler.frontend.retraces import (
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import BUSY, STATE, change_busy
-from tapeline.runtime.errors import ArgumentTypeError, SuspendingFunctionError
+from tapeline.runtime.errors import ArgumentTypeError, DynamicShapeError, SuspendingFunctionError
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import wrap
 
@@ -115,6 +115,8 @@ class Function(NativeCallable, Generic[P, R]):
         self._new_in_a_row = 0
         self._warnings = 0
         self._has_entry: dict[Hashable, bool] = {}
+        self._op_by_op: set[Hashable] = set()
+        """Signatures that no graph can hold: their shapes depend on values."""
         self._entry: NativeEntry | None = None
         self._last: tuple[Callable[..., bool] | None, int, Any] = (None, 0, None)
         """The last trace that was called, and the quick test for calls of its signature."""
@@ -139,7 +141,13 @@ class Function(NativeCallable, Generic[P, R]):
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
         concrete = self._valid(call.key)
         if concrete is None:
-            concrete = self._concrete(call)
+            if call.key in self._op_by_op:
+                return self._python_function(*args, **kwargs)
+            try:
+                concrete = self._concrete(call)
+            except DynamicShapeError as error:
+                self._note_dynamic(call.key, error)
+                return self._python_function(*args, **kwargs)
         else:
             self._new_in_a_row = 0
             spelling = call.key, len(args), tuple(kwargs), id(concrete)
@@ -152,6 +160,13 @@ class Function(NativeCallable, Generic[P, R]):
 
     if not TYPE_CHECKING:
         __call__ = _call
+
+    def _note_dynamic(self, key: Hashable, error: DynamicShapeError) -> None:
+        """Lets calls of a signature run op by op, since no graph can hold them."""
+        if STATE.handler is not None:
+            raise error  # the trace around ends as well
+        self._op_by_op.add(key)
+        warnings.warn(f"{self._name} runs op by op: {error}", stacklevel=_frames_of_ours())
 
     def _valid(self, key: Hashable) -> ConcreteFunction | None:
         """A trace for the key whose guards hold; it becomes the one that was used last."""
@@ -362,6 +377,7 @@ class Function(NativeCallable, Generic[P, R]):
             self._last = (None, 0, None)
             self._cache.clear()
             self._variants.clear()
+            self._op_by_op.clear()
             for _, function in self._of_instances.values():
                 function.cache_clear()
 

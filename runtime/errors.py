@@ -75,6 +75,15 @@ class TracingError(TapelineError, RuntimeError):
     """A function did something that a trace cannot hold, such as mutating an argument list."""
 
 
+class DynamicShapeError(TracingError):
+    """The shape of a tensor depends on values, which a trace does not have: a `TensorArray` that
+    grows by as many elements as a tensor says.
+
+    A compiled function that meets it while it is traced runs op by op from then on. Repair: give
+    arrays their size beforehand.
+    """
+
+
 class LoopLimitError(TapelineError, RuntimeError):
     """A loop made more turns than there is room to remember for its gradient.
 

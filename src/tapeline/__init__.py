@@ -65,6 +65,8 @@ from tapeline.runtime.limits import finfo as finfo
 from tapeline.runtime.limits import iinfo as iinfo
 from tapeline.runtime.limits import isdtype as isdtype
 from tapeline.runtime.limits import result_type as result_type
+from tapeline.runtime.loop_options import set_loop_options as set_loop_options
+from tapeline.runtime.loop_options import unroll as unroll
 from tapeline.runtime.ops import assignment as _assignment  # noqa: F401  # for x[key]
 from tapeline.runtime.ops.arithmetic import add as add
 from tapeline.runtime.ops.arithmetic import divide as divide
@@ -223,6 +225,7 @@ from tapeline.runtime.spec import TensorSpec as TensorSpec
 from tapeline.runtime.tape import GradientTape as GradientTape
 from tapeline.runtime.tape import stop_recording as stop_recording
 from tapeline.runtime.tensor import Tensor as Tensor
+from tapeline.runtime.tensor_array import TensorArray as TensorArray
 from tapeline.runtime.variable import Variable as Variable
 
 __array_api_version__ = "2025.12"

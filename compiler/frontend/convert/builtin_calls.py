@@ -17,8 +17,8 @@ from tapeline.compiler.frontend.convert.sequences import (
     shortest,
 )
 from tapeline.compiler.frontend.convert.staging import as_condition
-from tapeline.compiler.frontend.convert.state import is_symbolic
-from tapeline.runtime import nest, ranges
+from tapeline.compiler.frontend.convert.state import LOOPS, is_symbolic
+from tapeline.runtime import loop_options, nest, ranges
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops import effects, rounding
 from tapeline.runtime.ops.extrema import max as max_along
@@ -208,7 +208,15 @@ def _print(*values: Any, **options: Any) -> None:
     effects.print(*values, **options)
 
 
+def _set_loop_options(**options: Any) -> None:
+    loop_options.set_loop_options(**options)
+    loop = LOOPS.stack[-1] if LOOPS.stack else None
+    if loop is not None:
+        loop.take_options(**options)
+
+
 BUILTINS: dict[Any, Any] = {
+    loop_options.set_loop_options: _set_loop_options,
     ranges.range: _explicit_range,
     builtins.range: _range,
     builtins.len: _len,

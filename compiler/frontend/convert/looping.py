@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.compiler.frontend.convert.arrays import blank_like, refuse_growth
 from tapeline.compiler.frontend.convert.blocktrace import (
     Leaf,
     RaisedError,
@@ -27,6 +28,7 @@ from tapeline.compiler.frontend.convert.nodes import apply_while, mark_weak
 from tapeline.compiler.frontend.convert.sequences import Sequence, sequence_of
 from tapeline.compiler.frontend.convert.staging import as_condition, choose_block
 from tapeline.compiler.frontend.convert.state import (
+    LOOPS,
     RESULT,
     UNDEF,
     State,
@@ -46,7 +48,13 @@ from tapeline.compiler.frontend.convert.unify import (
 )
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.errors import ArgumentError, PathError, TracingError
+from tapeline.runtime.errors import (
+    ArgumentError,
+    DynamicShapeError,
+    PathError,
+    TracingError,
+)
+from tapeline.runtime.loop_options import LoopOptions
 from tapeline.runtime.op import get_op
 from tapeline.runtime.ops.effects import HOST_ASSERT, Message
 from tapeline.runtime.ops.shaping import broadcast_to
@@ -110,6 +118,16 @@ def unroll(
     state: State,
 ) -> None:
     """A `for` that Python runs. Once a flag that ends it is a tensor, the rest runs under tests."""
+    with LOOPS.entered(None):
+        _run_rounds(items, test, body, state)
+
+
+def _run_rounds(
+    items: Iterable[Any],
+    test: Callable[[], Any] | None,
+    body: Callable[[Any], None],
+    state: State,
+) -> None:
     going: Any = True
     is_staged = False
     for item in items:
@@ -241,6 +259,7 @@ class _Loop:
     carried: list[_Carried] = field(default_factory=list)
     needs_round: list[str] = field(default_factory=list)
     """Variables that have no value where no round runs."""
+    options: LoopOptions = field(default_factory=LoopOptions)
     first_condition: Any = None
     """What the test of a `while` gave before the first round."""
 
@@ -338,7 +357,25 @@ class _Loop:
         self.state.set(tuple(variables))
         return index
 
+    def take_options(
+        self,
+        gradient: str = "stack",
+        maximum_iterations: int | None = None,
+        shape_invariants: Any = (),
+    ) -> None:
+        """What the body asks for, by `tl.set_loop_options`."""
+        if any(shape is None or None in shape for _, shape in shape_invariants):
+            raise DynamicShapeError(
+                f"{self.what} depends on a tensor, and set_loop_options says that a shape changes "
+                "from round to round"
+            )
+        self.options = LoopOptions(gradient, maximum_iterations)
+
     def _run_body(self, graph: CapturingGraph) -> None:
+        with LOOPS.entered(self):
+            self._run_round(graph)
+
+    def _run_round(self, graph: CapturingGraph) -> None:
         index = self._enter(graph, self.body_inputs, True)
         if self.row_body is not None:
             parts = []
@@ -408,6 +445,11 @@ class _Loop:
             return not is_needed
         if same_object(before, value.original):
             return True
+        array = blank_like(before, value.original)
+        if array is not None:
+            self._carry(position, name, array)
+            return False
+        refuse_growth(self.what, name, before, value.original)
         raise self._drift(name, describe_python(before), describe_value(value))
 
     def _carry_late(self, place: Any, name: str, value: Value) -> None:
@@ -433,6 +475,7 @@ class _Loop:
         try:
             nest.assert_same_structure(item.structure, value.original)
         except ArgumentError:
+            refuse_growth(self.what, item.name, item.structure, value.original)
             raise self._drift(
                 item.name, describe_python(item.structure), describe_value(value)
             ) from None

@@ -14,7 +14,7 @@ from typing import Any
 from tapeline.compiler.frontend.convert import looping, staging
 from tapeline.compiler.frontend.convert.calls import callee, install_operators
 from tapeline.compiler.frontend.convert.reads import note_attribute
-from tapeline.compiler.frontend.convert.state import UNDEF, Get, Set, State, is_symbolic
+from tapeline.compiler.frontend.convert.state import LOOPS, UNDEF, Get, Set, State, is_symbolic
 from tapeline.runtime.errors import PathError
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -70,11 +70,12 @@ class Operators:
     ) -> None:
         """`while test: body...`; the test may turn into a tensor after some rounds."""
         condition = test()
-        while not is_symbolic(condition):
-            if not condition:
-                return
-            body()
-            condition = test()
+        with LOOPS.entered(None):
+            while not is_symbolic(condition):
+                if not condition:
+                    return
+                body()
+                condition = test()
         looping.repeat_while(condition, test, body, State(names, get, set_, stops, live))
 
     @staticmethod

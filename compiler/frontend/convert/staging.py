@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tapeline.compiler.frontend.convert.arrays import align, refuse_growth
 from tapeline.compiler.frontend.convert.blocktrace import (
     BlockTrace,
     Leaf,
@@ -279,6 +280,8 @@ def _join_variable(
         when = "does not hold" if sides[0] else "holds"
         _poison(name, f"{what} gives it a value only if the condition {when}")
         return _undefined
+    refuse_growth(what, name, then.original, other.original)
+    then, other = align((then, other), choice.traces)
     try:
         return choice.join(then, other)
     except MismatchError as error:

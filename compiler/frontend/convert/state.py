@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any, Final, TypeAlias
@@ -41,6 +43,25 @@ class State:
     stops: tuple[str, ...] = ()
     live: tuple[str, ...] = ()
 
+
+class _Loops(threading.local):
+    """The loops whose bodies are run or traced in this thread, the innermost one last; None for one
+    that Python runs."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+
+    @contextmanager
+    def entered(self, loop: Any) -> Iterator[None]:
+        """The loop as the innermost one."""
+        self.stack.append(loop)
+        try:
+            yield
+        finally:
+            self.stack.pop()
+
+
+LOOPS: Final = _Loops()
 
 NOTHING = State((), tuple, lambda _: None)
 

@@ -735,3 +735,47 @@ def test_failed_trace_leaves_everything_usable() -> None:
         f(tl.asarray(2.0), True)
     assert box == [0.0]
     assert float(f(tl.asarray(2.5), False)) == -0.5
+
+
+def test_unroll_makes_copies_of_a_long_loop() -> None:
+    def f(x: Any) -> Any:
+        for k in tl.unroll(range(70)):
+            x = x * 1.5 + (1 if k % 7 == 0 else 0)
+        return x
+
+    same(f, 0.5)
+    graph = tl.function(f).get_concrete_function(tl.asarray(0.5)).graph
+    assert "scan" not in {op.name for op in graph.ops}
+    rows = tl.function(lambda x: [row * 2 for row in tl.unroll(x)])(tl.ones((3, 2)))
+    assert len(rows) == 3
+
+
+def test_loop_whose_shapes_change_runs_op_by_op_where_it_says_so() -> None:
+    @tl.function
+    def f(n: Any) -> Any:
+        v = tl.asarray([0, 0])
+        i = 0
+        while i < n:
+            tl.set_loop_options(shape_invariants=[(v, (None,))])
+            v = tl.concat((v, [i]))
+            i += 1
+        return v
+
+    with pytest.warns(UserWarning, match="f runs op by op.*set_loop_options says that a shape"):
+        assert f(tl.asarray(2)).numpy().tolist() == [0, 0, 0, 1]
+    assert f(tl.asarray(4)).numpy().tolist() == [0, 0, 0, 1, 2, 3]
+    assert f(3).numpy().tolist() == [0, 0, 0, 1, 2]
+
+
+def test_trace_around_a_function_of_changing_shapes_runs_op_by_op_too() -> None:
+    @tl.function
+    def inner(n: Any) -> Any:
+        v = tl.asarray([1])
+        while v.sum() < n:
+            tl.set_loop_options(shape_invariants=[(v, (None,))])
+            v = tl.concat((v, v))
+        return v
+
+    outer = tl.function(lambda n: inner(n) * 2)
+    with pytest.warns(UserWarning, match="runs op by op"):
+        assert outer(tl.asarray(3)).numpy().tolist() == [2, 2, 2, 2]
