@@ -234,6 +234,10 @@ LibraryName: TypeAlias = Literal[
     "searchsorted",
     "random_bits",
     "integer_power",
+    "convolve",
+    "convolve_weights",
+    "fold_windows",
+    "share_peaks",
 ]
 
 

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from tapeline.compiler.codegen.along import indexed_routine
+from tapeline.compiler.codegen.convolve import convolve_routine
+from tapeline.compiler.codegen.convolve_weights import weights_routine
 from tapeline.compiler.codegen.gather import RowMode
 from tapeline.compiler.codegen.integer_power import integer_power_routine
 from tapeline.compiler.codegen.ordering import search_routine, sort_routine
 from tapeline.compiler.codegen.philox import RandomBits
+from tapeline.compiler.codegen.pooling import fold_routine, peaks_routine
 from tapeline.compiler.codegen.routine import Routine
 from tapeline.compiler.codegen.scans import scan_routine
 from tapeline.compiler.codegen.values import is_supported
@@ -35,6 +38,14 @@ def library_routine(name: LibraryName, specs: Sequence[TensorSpec], attrs: Attrs
             return put_routine(specs)
         case "random_bits":
             return RandomBits(specs[-1].size)
+        case "convolve":
+            return convolve_routine(specs, *given)
+        case "convolve_weights":
+            return weights_routine(specs, *given[:2])
+        case "fold_windows":
+            return fold_routine(specs, *given)
+        case "share_peaks":
+            return peaks_routine(specs, *given)
         case "integer_power":
             return integer_power_routine(specs)
         case _:

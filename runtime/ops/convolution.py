@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
-from tapeline.runtime.op import Attrs, Expansion, Op, Sample, Trait, define_op
+from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Op, Sample, Trait, define_op
 from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.joining import PAD, stack
 from tapeline.runtime.ops.matmul import MATMUL
-from tapeline.runtime.ops.permuting import PERMUTE_DIMS, swap_last
+from tapeline.runtime.ops.permuting import FLIP, PERMUTE_DIMS, swap_last
 from tapeline.runtime.ops.pointwise import apply, call
 from tapeline.runtime.ops.shaping import RESHAPE
 from tapeline.runtime.ops.slicing import GETITEM, strip_full
@@ -185,15 +185,200 @@ def conv_input_gradient(ct: Any, weight: Any, attrs: Attrs, shape: Shape) -> Any
     return call(GETITEM, whole, attrs=(strip_full([("slice", None, None, None), *index]),))
 
 
+def conv_weight_gradient(x: Any, ct: Any, attrs: Attrs, shape: Shape) -> Any:
+    """What the outputs pass back to a kernel of `shape`."""
+    groups: Any = attrs[3]
+    product = call(MATMUL, swap_last(_columns(x, attrs, shape)), _rows_of(ct, groups))
+    return _reshape(_permute(product, 1, 0, 2) if groups > 1 else product, *shape)
+
+
 def _conv_vjp_x(ct: Any, attrs: Attrs, x: Any, weight: Any) -> Any:
-    return conv_input_gradient(ct, weight, attrs, x.shape)
+    return call(CONV_INPUT_GRAD, ct, weight, attrs=(*attrs, x.shape))
 
 
 def _conv_vjp_weight(ct: Any, attrs: Attrs, x: Any, weight: Any) -> Any:
-    groups: Any = attrs[3]
-    columns = _columns(x, attrs, weight.shape)
-    product = call(MATMUL, swap_last(columns), _rows_of(ct, groups))
-    return _reshape(_permute(product, 1, 0, 2) if groups > 1 else product, *weight.shape)
+    return call(CONV_WEIGHT_GRAD, x, ct, attrs=(*attrs, weight.shape))
+
+
+# What runs compiled: convolution without padding and groups, and its transposes
+
+
+def _plain(attrs: Attrs, count: int) -> Attrs:
+    """The attributes of a convolution that has only strides and dilations."""
+    return (attrs[0], ((0, 0),) * count, attrs[1], 1)
+
+
+def _convolve_kernel(x: Any, weight: Any, *attrs: Any) -> Any:
+    return _conv_formula(x, weight, *_plain(attrs, weight.ndim - 2))
+
+
+def _convolve_infer(x: TensorSpec, weight: TensorSpec, *attrs: Any) -> TensorSpec:
+    return _conv_infer(x, weight, *_plain(attrs, weight.ndim - 2))
+
+
+def _convolve_vjp_x(ct: Any, attrs: Attrs, x: Any, weight: Any) -> Any:
+    return _conv_vjp_x(ct, _plain(attrs, len(weight.shape) - 2), x, weight)
+
+
+def _convolve_vjp_weight(ct: Any, attrs: Attrs, x: Any, weight: Any) -> Any:
+    return _conv_vjp_weight(ct, _plain(attrs, len(weight.shape) - 2), x, weight)
+
+
+CONVOLVE = define_op(
+    "convolve",
+    kernel=_convolve_kernel,
+    infer=_convolve_infer,
+    n_inputs=2,
+    attr_names=("strides", "dilations"),
+    saves=(0, 1),
+    vjps=(_convolve_vjp_x, _convolve_vjp_weight),
+    emit=LibraryCall("convolve"),
+    traits=Trait.NO_RECOMPUTE,
+    kinds="f",
+    ulp=(64.0, 64.0),
+    samples=(
+        Sample(((2, 5, 2), (3, 2, 1)), ((1,), (1,))),
+        Sample(((1, 6, 7, 3), (2, 3, 3, 5)), ((2, 1), (1, 2))),
+        Sample(((1, 4, 3, 4, 2), (2, 1, 3, 2, 4)), ((1, 1, 1), (2, 1, 1))),
+    ),
+)
+"""Convolution without padding, of all channels."""
+
+
+def _convolve_weights_kernel(x: Any, ct: Any, *attrs: Any) -> Any:
+    return conv_weight_gradient(x, ct, _plain(attrs, ct.ndim - 2), attrs[2])
+
+
+def _weight_grad_infer(x: TensorSpec, ct: TensorSpec, *attrs: Any) -> TensorSpec:
+    return spec_of(attrs[-1], x.dtype)
+
+
+def _convolve_weights_vjp_x(g: Any, attrs: Attrs, x: Any, ct: Any) -> Any:
+    return _weight_grad_vjp_x(g, (*_plain(attrs, len(ct.shape) - 2), attrs[2]), x, ct)
+
+
+def _convolve_weights_vjp_ct(g: Any, attrs: Attrs, x: Any, ct: Any) -> Any:
+    return _weight_grad_vjp_ct(g, (*_plain(attrs, len(ct.shape) - 2), attrs[2]), x, ct)
+
+
+CONVOLVE_WEIGHTS = define_op(
+    "convolve_weights",
+    kernel=_convolve_weights_kernel,
+    infer=_weight_grad_infer,
+    n_inputs=2,
+    attr_names=("strides", "dilations", "shape"),
+    saves=(0, 1),
+    vjps=(_convolve_weights_vjp_x, _convolve_weights_vjp_ct),
+    emit=LibraryCall("convolve_weights"),
+    traits=Trait.NO_RECOMPUTE,
+    kinds="f",
+    ulp=(64.0, 64.0),
+    samples=(
+        Sample(((2, 5, 2), (2, 3, 1)), ((1,), (1,), (3, 2, 1))),
+        Sample(((1, 6, 7, 3), (1, 3, 3, 5)), ((2, 1), (1, 2), (2, 3, 3, 5))),
+    ),
+)
+"""What the outputs of `convolve` pass back to its kernel."""
+
+_FEWEST_OUTPUTS = 4
+"""Fewer outputs leave most lanes empty; windows of these are gathered for a matrix product."""
+
+
+def _conv_expand(x: Tensor, weight: Tensor, *attrs: Any) -> Any:
+    strides, pads, dilations, groups = attrs
+    if groups > 1 or weight.shape[-1] < _FEWEST_OUTPUTS:
+        return _conv_formula(x, weight, *attrs)
+    return apply(CONVOLVE, padded(x, pads, 0), weight, attrs=(strides, dilations))
+
+
+# The gradients
+
+
+def _input_grad_kernel(ct: Any, weight: Any, *attrs: Any) -> Any:
+    return conv_input_gradient(ct, weight, attrs[:4], attrs[4])
+
+
+def _input_grad_infer(ct: TensorSpec, weight: TensorSpec, *attrs: Any) -> TensorSpec:
+    return spec_of(attrs[4], ct.dtype)
+
+
+def _input_grad_vjp_ct(g: Any, attrs: Attrs, ct: Any, weight: Any) -> Any:
+    return call(CONV, g, weight, attrs=attrs[:4])
+
+
+def _input_grad_vjp_weight(g: Any, attrs: Attrs, ct: Any, weight: Any) -> Any:
+    return call(CONV_WEIGHT_GRAD, g, ct, attrs=(*attrs[:4], weight.shape))
+
+
+_MANY_CHANNELS = 8
+"""From so many on, lanes hold channels: a convolution of the outputs with the kernel turned around
+is faster than a matrix product whose result is added up window by window."""
+
+
+def _input_grad_expand(ct: Tensor, weight: Tensor, *attrs: Any) -> Any:
+    strides, pads, dilations, groups, shape = attrs
+    if groups > 1 or weight.shape[-2] < _MANY_CHANNELS or any(stride != 1 for stride in strides):
+        return conv_input_gradient(ct, weight, attrs[:4], shape)
+    window = _conv_window(attrs, weight.shape)
+    sides = []
+    for extent, count, reach, (low, _) in zip(
+        shape[1:-1], ct.shape[1:-1], window.reach(), pads, strict=True
+    ):
+        before = reach - 1 - low
+        sides.append((before, extent + reach - 1 - count - before))
+    around = tuple((max(before, 0), max(after, 0)) for before, after in sides)
+    index = [
+        ("slice", max(-before, 0), count - max(-after, 0), 1)
+        for (before, after), count in zip(sides, ct.shape[1:-1], strict=True)
+    ]
+    if any(min(pair) < 0 for pair in sides):
+        ct = call(GETITEM, ct, attrs=(strip_full([("slice", None, None, None), *index]),))
+    turned = call(FLIP, swap_last(weight), attrs=(tuple(range(weight.ndim - 2)),))
+    return apply(CONVOLVE, padded(ct, around, 0), turned, attrs=(strides, dilations))
+
+
+def _weight_grad_kernel(x: Any, ct: Any, *attrs: Any) -> Any:
+    return conv_weight_gradient(x, ct, attrs[:4], attrs[4])
+
+
+def _weight_grad_vjp_x(g: Any, attrs: Attrs, x: Any, ct: Any) -> Any:
+    return call(CONV_INPUT_GRAD, ct, g, attrs=(*attrs[:4], x.shape))
+
+
+def _weight_grad_vjp_ct(g: Any, attrs: Attrs, x: Any, ct: Any) -> Any:
+    return call(CONV, x, g, attrs=attrs[:4])
+
+
+def _weight_grad_expand(x: Tensor, ct: Tensor, *attrs: Any) -> Any:
+    strides, pads, dilations, groups, shape = attrs
+    if groups > 1 or shape[-1] < _FEWEST_OUTPUTS:
+        return conv_weight_gradient(x, ct, attrs[:4], shape)
+    return apply(CONVOLVE_WEIGHTS, padded(x, pads, 0), ct, attrs=(strides, dilations, shape))
+
+
+def _each(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Tensor:
+    """One example after the other."""
+    columns = [
+        [call(GETITEM, x, attrs=((i,),)) for i in range(size)] if is_mapped else [x] * size
+        for x, is_mapped in zip(inputs, mapped, strict=True)
+    ]
+    return stack([apply(op, a, b, attrs=attrs) for a, b in zip(*columns, strict=True)])
+
+
+def _input_grad_batch(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Tensor:
+    """Cotangents of all examples as one long batch."""
+    ct, weight = inputs
+    if mapped[1]:
+        return _each(op, size, inputs, mapped, attrs)
+    shape: Any = attrs[4]
+    together = _reshape(ct, size * ct.shape[1], *ct.shape[2:])
+    long = (*attrs[:4], (size * shape[0], *shape[1:]))
+    parts: Tensor = _reshape(apply(op, together, weight, attrs=long), size, *shape)
+    return parts
 
 
 def _conv_batch(
@@ -220,7 +405,7 @@ CONV = define_op(
     attr_names=("strides", "pads", "dilations", "groups"),
     saves=(0, 1),
     vjps=(_conv_vjp_x, _conv_vjp_weight),
-    emit=Expansion(_conv_formula),
+    emit=Expansion(_conv_expand),
     traits=Trait.NO_RECOMPUTE,
     kinds="f",
     ulp=(64.0, 64.0),
@@ -231,8 +416,52 @@ CONV = define_op(
         Sample(((1, 6, 2), (2, 1, 4)), ((2,), ((1, 1),), (2,), 2)),
         Sample(((1, 3, 2, 2, 1), (2, 1, 2, 1, 2)), ((1,) * 3, ((0, 0),) * 3, (1,) * 3, 1)),
         Sample(((2, 3, 2, 2), (1, 1, 2, 3)), ((1, 1), ((0, 0),) * 2, (1, 1), 1)),
+        Sample(((1, 4, 2, 2), (2, 2, 2, 5)), ((1, 2), ((1, 0), (0, 1)), (2, 1), 1)),
     ),
 )
+
+CONV_INPUT_GRAD = define_op(
+    "conv_input_grad",
+    kernel=_input_grad_kernel,
+    infer=_input_grad_infer,
+    n_inputs=2,
+    attr_names=(*CONV.attr_names, "shape"),
+    saves=(0, 1),
+    vjps=(_input_grad_vjp_ct, _input_grad_vjp_weight),
+    emit=Expansion(_input_grad_expand),
+    traits=Trait.NO_RECOMPUTE,
+    kinds="f",
+    ulp=(64.0, 64.0),
+    batch=_input_grad_batch,
+    samples=(
+        Sample(((2, 3, 1), (3, 2, 1)), ((1,), ((0, 0),), (1,), 1, (2, 5, 2))),
+        Sample(((1, 3, 3), (2, 9, 3)), ((1,), ((2, 0),), (2,), 1, (1, 3, 9))),
+        Sample(((1, 1, 2, 1), (2, 2, 8, 1)), ((1, 1), ((0, 0),) * 2, (1, 1), 1, (1, 2, 3, 8))),
+        Sample(((1, 3, 2), (2, 1, 2)), ((2,), ((1, 1),), (2,), 2, (1, 6, 2))),
+    ),
+)
+"""What the outputs of a convolution pass back to an input of `shape`."""
+
+CONV_WEIGHT_GRAD = define_op(
+    "conv_weight_grad",
+    kernel=_weight_grad_kernel,
+    infer=_weight_grad_infer,
+    n_inputs=2,
+    attr_names=(*CONV.attr_names, "shape"),
+    saves=(0, 1),
+    vjps=(_weight_grad_vjp_x, _weight_grad_vjp_ct),
+    emit=Expansion(_weight_grad_expand),
+    traits=Trait.NO_RECOMPUTE,
+    kinds="f",
+    ulp=(64.0, 64.0),
+    batch=_each,
+    samples=(
+        Sample(((2, 5, 2), (2, 3, 1)), ((1,), ((0, 0),), (1,), 1, (3, 2, 1))),
+        Sample(((1, 3, 2), (1, 3, 5)), ((1,), ((2, 0),), (2,), 1, (2, 2, 5))),
+        Sample(((1, 6, 2), (1, 3, 4)), ((2,), ((1, 1),), (2,), 2, (2, 1, 4))),
+    ),
+)
+"""What the outputs of a convolution pass back to a kernel of `shape`."""
 
 
 # --- public ----------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from tapeline.runtime.operators import promote, promote_one
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.convolution import (
     CONV,
+    CONV_INPUT_GRAD,
     Padding,
     Pads,
     PerAxis,
-    conv_input_gradient,
     padded,
     per_axis,
     resolve_pads,
@@ -228,7 +228,7 @@ def conv_transpose(
     inner, pads = _transposed_extents(window, source.shape[1:-1], padding, output_shape)
     shape = (source.shape[0], *inner, kernel.shape[-2] * groups)
     attrs = (strides, pads, dilations, groups)
-    result: Tensor = conv_input_gradient(source, kernel, attrs, shape)
+    result = apply(CONV_INPUT_GRAD, source, kernel, attrs=(*attrs, shape))
     return result if bias is None else result + as_tensor(bias, argument=f"{op_name}: bias")
 
 

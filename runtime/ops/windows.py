@@ -14,7 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapeline.runtime.errors import ShapeError
-from tapeline.runtime.op import OUT, Attrs, Expansion, IndexMap, Sample, ShapeOf, Trait, define_op
+from tapeline.runtime.op import (
+    OUT,
+    Attrs,
+    Expansion,
+    IndexMap,
+    LibraryCall,
+    Sample,
+    ShapeOf,
+    Trait,
+    define_op,
+)
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_changed, larger_shape, next_axis
 from tapeline.runtime.ops.extrema import MAX, TIE_SHARES
@@ -23,7 +33,7 @@ from tapeline.runtime.ops.permuting import PERMUTE_DIMS
 from tapeline.runtime.ops.pointwise import apply, call, masked
 from tapeline.runtime.ops.reduction import SUM
 from tapeline.runtime.ops.shaping import BROADCAST_TO, EXPAND_DIMS, RESHAPE
-from tapeline.runtime.ops.slicing import GETITEM, GETITEM_GRAD, BasicIndex, strip_full
+from tapeline.runtime.ops.slicing import GETITEM, BasicIndex
 from tapeline.runtime.spec import Shape, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor
 
@@ -197,19 +207,30 @@ def _windows_grad_vjp(ct: Any, attrs: Attrs) -> Any:
     return call(WINDOWS, ct, attrs=attrs[:4])
 
 
+FOLD_WINDOWS = define_op(
+    "fold_windows",
+    kernel=_windows_grad_kernel,
+    infer=_windows_grad_infer,
+    attr_names=(*_NAMES, "shape"),
+    vjps=(_windows_grad_vjp,),
+    emit=LibraryCall("fold_windows"),
+    kinds="iufc",
+    ulp=(4.0, 4.0),
+    samples=(
+        Sample(((4, 3),), (0, (3,), (1,), (1,), (6,))),
+        Sample(((1, 4, 2, 2, 3, 2),), (1, (2, 3), (1, 2), (1, 1), (1, 5, 5, 2))),
+        Sample(((2, 2, 2, 2),), (1, (2,), (2,), (3,), (2, 7, 2))),
+    ),
+)
+"""`windows_grad` in one piece."""
+
+
 def _windows_grad_expand(ct: Tensor, *attrs: Any) -> Tensor:
     window, shape = Window(*attrs[:4]), attrs[4]
     if window.is_tiling():
         tiled: Tensor = _tiles(ct, window, shape)
         return tiled
-    total: Any = None
-    for offset in window.offsets():
-        part = apply(GETITEM, ct, attrs=(_inner_index(window, offset),))
-        index = strip_full(window.index_at(offset, shape))
-        placed = apply(GETITEM_GRAD, part, attrs=(index, shape))
-        total = placed if total is None else total + placed
-    result: Tensor = total
-    return result
+    return apply(FOLD_WINDOWS, ct, attrs=attrs)
 
 
 WINDOWS_GRAD = define_op(
@@ -348,7 +369,30 @@ def _max_grad_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
     return call(SUM, products, attrs=(window_of(attrs).inner_axes, False))
 
 
+SHARE_PEAKS = define_op(
+    "share_peaks",
+    kernel=_max_grad_kernel,
+    infer=_max_grad_infer,
+    n_inputs=3,
+    attr_names=_NAMES,
+    saves=(1, 2),
+    vjps=(_max_grad_vjp, None, None),
+    emit=LibraryCall("share_peaks"),
+    traits=Trait.NO_RECOMPUTE,
+    kinds="f",
+)
+"""`max_pool_grad` in one piece."""
+
+_FEW_PLACES = 25
+"""Larger windows are compared and counted by simpler ops."""
+
+
 def _max_grad_expand(ct: Tensor, x: Tensor, out: Tensor, *attrs: Any) -> Tensor:
+    places = 1
+    for size in Window(*attrs).sizes:
+        places *= size
+    if places <= _FEW_PLACES:
+        return apply(SHARE_PEAKS, ct, x, out, attrs=attrs)
     column = apply(EXPAND_DIMS, ct, attrs=(Window(*attrs).inner_axes,))
     return apply(WINDOWS_GRAD, _shares(x, out, attrs) * column, attrs=(*attrs, x.shape))
 
