@@ -14,11 +14,13 @@ from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
 from tapeline.compiler.frontend.convert.reads import hold_weakly
+from tapeline.compiler.frontend.families import Places, open_shapes
 from tapeline.compiler.frontend.frozen import Frozen
 from tapeline.compiler.frontend.guards import Guards, build_guards
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime import nest
+from tapeline.runtime.dims import Dim
 from tapeline.runtime.errors import ArgumentError, ShapeError, TracingError
 from tapeline.runtime.spec import TensorSpec, canonical_dtype, spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
@@ -48,6 +50,9 @@ class ConcreteFunction:
     graph : Graph
         The graph as traced. Its placeholders are the arguments, then captures and Variables.
     """
+
+    general: ConcreteFunction | None = None
+    """The trace with open sizes that this is a case of."""
 
     def __init__(
         self,
@@ -329,12 +334,7 @@ class ConcreteFunction:
         ShapeError, ArgumentError
             If an argument has not the traced shape or dtype.
         """
-        if len(tensors) != len(self._inputs):
-            raise ArgumentError(
-                f"{self.name}: this trace takes {len(self._inputs)} tensors "
-                f"({', '.join(map(self._called, range(len(self._inputs))))}), got {len(tensors)}; "
-                "pass the tensors in the arguments one by one, without containers"
-            )
+        self._check_count(tensors)
         given: list[Tensor] = []
         for position, (value, spec) in enumerate(zip(tensors, self._inputs, strict=True)):
             tensor = as_tensor(value, None, f"{self.name}: argument {self._called(position)}")
@@ -346,6 +346,14 @@ class ConcreteFunction:
                 )
             given.append(tensor)
         return self.call(given)
+
+    def _check_count(self, tensors: Sequence[Any]) -> None:
+        if len(tensors) != len(self._inputs):
+            raise ArgumentError(
+                f"{self.name}: this trace takes {len(self._inputs)} tensors "
+                f"({', '.join(map(self._called, range(len(self._inputs))))}), got {len(tensors)}; "
+                "pass the tensors in the arguments one by one, without containers"
+            )
 
     def _called(self, position: int) -> str:
         """What the function calls one of its tensors."""
@@ -412,8 +420,10 @@ def trace(
     signature: Signature,
     call: Call,
     autograph: bool = True,
+    places: Places = (),
 ) -> ConcreteFunction:
-    """Runs the function once on symbolic tensors, with its control flow converted if `autograph`.
+    """Runs the function once on symbolic tensors, with its control flow converted if `autograph`,
+    and with the sizes at `places` left open.
 
     Raises
     ------
@@ -426,9 +436,9 @@ def trace(
     specs = []
     placeholders: list[Tensor] = []
     names = signature.describe_leaves(call)
-    for value, path in zip(call.tensors, names, strict=True):
-        held = value._value if type(value) is Tensor else value
-        specs.append(spec_of(tuple(held.shape), canonical_dtype(held.dtype)))
+    sizes, shapes = open_shapes(call.shapes, places)
+    for value, path, shape in zip(call.tensors, names, shapes, strict=True):
+        specs.append(spec_of(shape, canonical_dtype(value.dtype)))
         placeholders.append(graph.placeholder_tensor(specs[-1], path))
     stand_ins = _by_identity(graph, call.tensors, placeholders)
     args = tuple(nest.map_structure(stand_ins, value) for value in call.args)
@@ -451,11 +461,14 @@ def trace(
         if node != graph.placeholders[position]:
             cells.append((position, node))
     guards = None if reads is None else build_guards(reads)
-    made = ConcreteFunction(graph, specs, results, leaves, cells, guards)
+    kind: type[ConcreteFunction] = ConcreteFunction
+    if places:
+        from tapeline.compiler.open_function import OpenFunction as kind  # builds on this class
+    made = kind(graph, specs, results, leaves, cells, guards)
     held = [nest.map_structure(hold_weakly, value) for value in (*args, *kwargs.values())]
     by_name = dict(zip(kwargs, held[len(args) :], strict=True))
     made.given = tuple(held[: len(args)]), by_name, tuple(placeholders)
-    return made
+    return made.open(sizes, places) if places else made  # type: ignore[attr-defined]  # see above
 
 
 def _by_identity(
@@ -497,7 +510,9 @@ def _take_results(graph: CapturingGraph, results: Any) -> list[Any]:
     for leaf in nest.flatten(results):
         if id(leaf) in seen:
             leaves.append(seen[id(leaf)])
-        elif type(leaf) is Tensor or hasattr(type(leaf), "__tapeline_tensor__"):
+        elif type(leaf) is not Dim and (
+            type(leaf) is Tensor or hasattr(type(leaf), "__tapeline_tensor__")
+        ):
             seen[id(leaf)] = _Output(len(graph.outputs))
             leaves.append(seen[id(leaf)])
             graph.outputs.append(graph.value_id(as_tensor(leaf)))

@@ -12,7 +12,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tapeline.compiler.codegen.native_call import (
     enable_native_calls,
     set_entry,
 )
+from tapeline.compiler.frontend.families import Family, Places, open_places
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.options import MAX_TRACES, Options
 from tapeline.compiler.frontend.retraces import (
@@ -35,14 +36,16 @@ from tapeline.compiler.frontend.retraces import (
 )
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
 from tapeline.runtime import nest
+from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.dispatch import BUSY, STATE, change_busy
 from tapeline.runtime.errors import ArgumentTypeError, DynamicShapeError, SuspendingFunctionError
 from tapeline.runtime.spec import TensorSpec
-from tapeline.runtime.tensor import wrap
+from tapeline.runtime.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     from tapeline.compiler.concrete import ConcreteFunction
     from tapeline.compiler.frontend.guards import Guards
+    from tapeline.compiler.open_function import OpenFunction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -110,6 +113,7 @@ class Function(NativeCallable, Generic[P, R]):
         self._cache: dict[Hashable, ConcreteFunction] = {}
         self._variants: dict[Hashable, list[ConcreteFunction]] = {}
         """Further traces of a key, with other guards; the last used first."""
+        self._families: dict[Hashable, Family] = {}
         self._trace_count = 0
         self._records: list[TraceRecord] = []
         self._new_in_a_row = 0
@@ -129,6 +133,8 @@ class Function(NativeCallable, Generic[P, R]):
         """A call by way of Python; what native entries leave over."""
         if _EAGERLY[0]:
             return self._python_function(*args, **kwargs)
+        if BUSY[0] and STATE.handler is not None and _has_open_sizes((args, kwargs)):
+            return self._inlined(args, kwargs)
         matcher, count, concrete = self._last
         if matcher is not None and not kwargs and len(args) == count and matcher(*args):
             guards = concrete.guards
@@ -167,6 +173,15 @@ class Function(NativeCallable, Generic[P, R]):
             raise error  # the trace around ends as well
         self._op_by_op.add(key)
         warnings.warn(f"{self._name} runs op by op: {error}", stacklevel=_frames_of_ours())
+
+    def _inlined(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call as a part of the trace that is under way and leaves sizes open: a trace of its
+        own would be of no use to anybody else."""
+        from tapeline.compiler.frontend.convert.operators import Operators
+
+        args, kwargs = self._signature.arguments(args, kwargs)
+        called = self._python_function
+        return (Operators.call(called) if self._options.autograph else called)(*args, **kwargs)
 
     def _valid(self, key: Hashable) -> ConcreteFunction | None:
         """A trace for the key whose guards hold; it becomes the one that was used last."""
@@ -250,13 +265,26 @@ class Function(NativeCallable, Generic[P, R]):
 
     def _concrete(self, call: Call) -> ConcreteFunction:
         with self._lock:
-            found = self._valid(call.key)
+            found = (None if call.open else self._valid(call.key)) or self._specialized(call)
             if found is None:
                 found = self._trace(call)
                 if not found.depends_on_trace:
                     self._replace(call.key, found)
                     self._drop_oldest()
             return found
+
+    def _specialized(self, call: Call) -> ConcreteFunction | None:
+        """The case of a trace with open sizes that serves the call."""
+        family = self._families.get(call.family)
+        found = None if family is None else family.find(call.shapes, call.open)
+        if found is None:
+            return None
+        trace, values = found
+        made = trace.at(values)
+        self._new_in_a_row = 0
+        self._replace(call.key, made)
+        self._drop_oldest()
+        return made
 
     def add_trace(self, call: Call, concrete: ConcreteFunction) -> None:
         """Gives the function a trace that was made elsewhere, for calls like this one."""
@@ -273,14 +301,28 @@ class Function(NativeCallable, Generic[P, R]):
         from tapeline.compiler.concrete import trace  # loads the compiler
 
         start = time.perf_counter()
+        family = self._families.setdefault(call.family, Family())
+        places: Places = ()
+        if call.open or self._options.reduce_retracing:
+            places = family.plan(call.shapes, call.open)
         found = trace(
-            self._python_function, self._name, self._signature, call, self._options.autograph
+            self._python_function,
+            self._name,
+            self._signature,
+            call,
+            self._options.autograph,
+            places,
         )
         self._trace_count += 1
         if self._owner is not None:
             self._owner._trace_count += 1
         self._records.append(record._replace(seconds=time.perf_counter() - start))
         self._warn_of_storm()
+        family.observe(call.shapes)
+        if places and not found.depends_on_trace:
+            general = cast("OpenFunction", found)
+            family.add(general)
+            return general.at(general.sizes.values)
         return found
 
     def _warn_of_storm(self) -> None:
@@ -322,7 +364,9 @@ class Function(NativeCallable, Generic[P, R]):
     @property
     def concrete_functions(self) -> tuple[ConcreteFunction, ...]:
         """The traces that are kept, oldest first; for a method of a class, those of all objects."""
-        found = tuple(self._cache.values())
+        found: tuple[ConcreteFunction, ...] = tuple(
+            dict.fromkeys(one.general or one for one in self._cache.values())
+        )
         for _, function in list(self._of_instances.values()):
             found += function.concrete_functions
         return found
@@ -351,9 +395,16 @@ class Function(NativeCallable, Generic[P, R]):
             args = self.input_signature or ()
         if self._instance is not None:
             args = self._instance(), *args
-        args = tuple(nest.map_structure(_stand_in, value) for value in args)
-        kwargs = {name: nest.map_structure(_stand_in, value) for name, value in kwargs.items()}
+        specs: dict[int, TensorSpec] = {}
+        stand_in = functools.partial(_stand_in, specs)
+        args = tuple(nest.map_structure(stand_in, value) for value in args)
+        kwargs = {name: nest.map_structure(stand_in, value) for name, value in kwargs.items()}
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
+        call.open = call.open or open_places([specs.get(id(t)) for t in call.tensors])
+        if call.open:
+            general = self._concrete(call).general
+            assert general is not None
+            return general
         return self._valid(call.key) or self._concrete(call)
 
     def explain(self) -> Explanation:
@@ -383,6 +434,13 @@ class Function(NativeCallable, Generic[P, R]):
 
 
 enable_native_calls(Function)
+
+
+def _has_open_sizes(arguments: Any) -> bool:
+    """Whether a tensor among the arguments has a size that the trace under way leaves open."""
+    return any(
+        type(leaf) is Tensor and is_open_shape(leaf.shape) for leaf in nest.flatten(arguments)
+    )
 
 
 def _pass_on(guards: Guards) -> None:
@@ -435,11 +493,21 @@ def _frames_of_ours() -> int:
     return depth
 
 
-def _stand_in(leaf: Any) -> Any:
-    if isinstance(leaf, TensorSpec):
-        shape = leaf.static_shape
-        return wrap(np.broadcast_to(np.zeros((), leaf.dtype), shape))
-    return leaf
+_EXAMPLES = (13, 17, 19, 23)
+"""Sizes that stand for open ones, by dimension, where no call says more."""
+
+
+def _stand_in(specs: dict[int, TensorSpec], leaf: Any) -> Any:
+    """A tensor of the spec, which joins `specs` by its id; anything else is itself."""
+    if not isinstance(leaf, TensorSpec):
+        return leaf
+    shape = [
+        _EXAMPLES[axis % len(_EXAMPLES)] if size is None else size
+        for axis, size in enumerate(leaf.shape or ())
+    ]
+    made = wrap(np.broadcast_to(np.zeros((), leaf.dtype), shape))
+    specs[id(made)] = leaf
+    return made
 
 
 @overload
@@ -452,6 +520,7 @@ def function(
     autograph: bool = ...,
     max_traces: int = ...,
     static_args: str | Sequence[str] = ...,
+    reduce_retracing: bool = ...,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 @overload
 def function(
@@ -463,6 +532,7 @@ def function(
     autograph: bool = ...,
     max_traces: int = ...,
     static_args: str | Sequence[str] = ...,
+    reduce_retracing: bool = ...,
 ) -> Function[P, R]: ...
 
 
@@ -475,6 +545,7 @@ def function(
     autograph: bool = True,
     max_traces: int = MAX_TRACES,
     static_args: str | Sequence[str] = (),
+    reduce_retracing: bool = True,
 ) -> Function[P, R] | Callable[[Callable[P, R]], Function[P, R]]:
     """The function, traced into a graph once per signature and compiled.
 
@@ -501,6 +572,9 @@ def function(
     static_args : str or sequence of str
         Names of parameters whose values are constants of the trace: tensors and arrays count by
         their elements, and every other value is another trace.
+    reduce_retracing : bool
+        Whether a dimension that comes with a second size is left open in the next trace, which then
+        serves all sizes that its code does not tell apart. False: one trace per shape.
 
     Returns
     -------
@@ -554,6 +628,7 @@ def function(
         autograph=autograph,
         max_traces=max_traces,
         static_args=static_args,  # type: ignore[arg-type]  # made a tuple there
+        reduce_retracing=reduce_retracing,
     )
     if python_function is None:
         return lambda wrapped: compile_callable(wrapped, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ def tape_jacobian(
     tape: Tape, target: Tensor, sources: Sequence[Any], unconnected: Unconnected
 ) -> list[Tensor | None]:
     """For each source the array of all derivatives, of shape `target.shape + source.shape`."""
-    size = int(np.prod(target.shape))
+    size = math.prod(target.shape)
     units = np.eye(size, dtype=target.dtype).reshape(size, *target.shape)
     rows = _walks(tape, target, sources, units)
     shapes = [(*target.shape, *source.shape) for source in sources]
@@ -45,7 +46,7 @@ def tape_batch_jacobian(
             f"{target.shape} and {source.shape}"
         )
     inner = target.shape[1:]
-    size = int(np.prod(inner))
+    size = math.prod(inner)
     units = np.eye(size, dtype=target.dtype).reshape(size, 1, *inner)
     rows = _walks(tape, target, [source], np.repeat(units, batch, axis=1))
     shape = (*target.shape, *source.shape[1:])

@@ -314,6 +314,7 @@ class Op:
         "samples",
         "save",
         "saves",
+        "specialize",
         "subgraphs",
         "traits",
         "ulp",
@@ -352,6 +353,8 @@ class Op:
     """`save(*arrays, *outputs)` -> what `saves` lists. Generated from `saves`."""
     subgraphs: tuple[Any, ...]
     """The graphs that the op owns: what it calls, its branches, its loop bodies."""
+    specialize: Callable[[Any], Op] | None
+    """The op for given sizes, of an op made in a trace with open sizes that its rules depend on."""
     is_pure: bool
     """Whether two runs on the same inputs give the same, and nobody else notices them."""
 
@@ -377,6 +380,7 @@ class Op:
         batch: Callable[..., Any] | None = None,
         save: Callable[..., tuple[Any, ...]] = _save_nothing,
         subgraphs: tuple[Any, ...] = (),
+        specialize: Callable[[Any], Op] | None = None,
     ) -> None:
         self.name = name
         self.kernel = kernel
@@ -398,6 +402,7 @@ class Op:
         self.batch = batch
         self.save = save
         self.subgraphs = subgraphs
+        self.specialize = specialize
         self.is_pure = not traits & (Trait.EFFECT | Trait.RANDOM)
 
     def __repr__(self) -> str:
@@ -483,6 +488,7 @@ def define_op(
     ulp: tuple[float, float] = (0.0, 0.0),
     batch: Callable[..., Any] | None = None,
     subgraphs: tuple[Any, ...] = (),
+    specialize: Callable[[Any], Op] | None = None,
     register: bool = True,
 ) -> Op:
     """A new op with these rules, entered in the registry. A function as `emit` is a pointwise
@@ -501,7 +507,7 @@ def define_op(
     op = Op(
         name, kernel, infer, n_inputs, attr_names, n_outputs, saves, vjps, joint_vjp, accepts_none,
         lowering, traits, identity, kinds, domain, samples, ulp, batch,
-        build_save(n_inputs, n_outputs, saves), subgraphs,
+        build_save(n_inputs, n_outputs, saves), subgraphs, specialize,
     )  # fmt: skip
     if register:
         _REGISTRY[name] = op

@@ -1,6 +1,7 @@
 """What is known of a tensor without its values: shape and dtype; and the rules that combine them.
 
-Imports nothing of the library but errors. Specs are interned, so equal specs are usually identical.
+Imports nothing of the library but errors and sizes. Specs are interned, so equal specs are usually
+identical.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tapeline.runtime.dims import extent as as_extent
 from tapeline.runtime.errors import ArgumentTypeError, AxisError, DTypeError, ShapeError
 
 Shape: TypeAlias = tuple[int, ...]
@@ -86,7 +88,7 @@ class TensorSpec:
                 raise ShapeError(
                     f"TensorSpec: shape must hold ints >= 0 or None, got {tuple(shape)!r}"
                 )
-        self.shape = tuple(None if extent is None else int(extent) for extent in shape)
+        self.shape = tuple(None if extent is None else as_extent(extent) for extent in shape)
         self._hash = hash((self.shape, self.dtype))
 
     def __eq__(self, other: object) -> bool:

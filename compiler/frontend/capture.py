@@ -22,6 +22,7 @@ from tapeline.compiler.frontend.location import user_location
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.graph import SMALL_CONSTANT_BYTES, Graph
 from tapeline.compiler.ir.location import Location
+from tapeline.compiler.ir.structure_ops import SIZE
 from tapeline.runtime.dispatch import STATE, push_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError
 from tapeline.runtime.op import Attrs, Op, get_op
@@ -92,7 +93,7 @@ class CapturingGraph(Graph):
     """
 
     __slots__ = (
-        "_by_source", "_constant_cells", "_frozen", "_numbers", "captures", "holds_arrays",
+        "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers", "captures", "holds_arrays",
         "is_open", "location", "origins", "outer", "reads", "resources", "surroundings",
     )  # fmt: skip
 
@@ -107,6 +108,7 @@ class CapturingGraph(Graph):
         """Whether arrays are constants of the graph: gradient rules make them, nobody outside has
         them."""
         self.outer: CapturingGraph | None = None
+        self._blocks: list[CapturingGraph] = []
         self.location: Location | None = None
         """Where new nodes come from; None: find the user's line."""
         self.origins: dict[Node, Location | None] | None = None
@@ -126,6 +128,8 @@ class CapturingGraph(Graph):
         """
         outer = STATE.handler
         self.outer = outer if isinstance(outer, CapturingGraph) else None
+        if self.outer is not None:
+            self.outer.add_block(self)
         saved = STATE.active, STATE.open, STATE.stopped
         STATE.active, STATE.open, STATE.stopped = None, (), 0
         self.is_open = True
@@ -134,7 +138,9 @@ class CapturingGraph(Graph):
                 yield
         finally:
             self.is_open = False
-            self.outer = None  # which may hold this graph, in an op
+            for block in self._blocks:
+                block.outer = None  # which may hold the block, in an op
+            self._blocks.clear()
             STATE.active, STATE.open, STATE.stopped = saved
             self._constant_cells.clear()
             self._numbers.clear()
@@ -147,6 +153,14 @@ class CapturingGraph(Graph):
         elif isinstance(value, _ndarray):
             self._frozen[id(value)] = value
         return value
+
+    def add_block(self, block: CapturingGraph) -> None:
+        """Remembers a graph that is traced inside of this trace, until the outermost one ends: what
+        a block did is looked at when it is over."""
+        if self.outer is None:
+            self._blocks.append(block)
+        else:
+            self.outer.add_block(block)
 
     def placeholder_tensor(self, spec: TensorSpec, name: str | None = None) -> Tensor:
         """A new input of the graph as a tensor."""
@@ -261,6 +275,13 @@ class CapturingGraph(Graph):
 
         rows = control.Rows(xs, length, reverse)
         return control.stage_scan(test, body, control.limit_tensor(limit), state, rows)
+
+    def size_tensor(self, size: Any) -> Tensor:
+        """A size that is left open as a number, which promotes like Python's."""
+        node = self.add(SIZE, (), (size,), self.location or user_location())
+        symbol = Symbol(self, node, self.spec(node))
+        symbol.weak = int
+        return wrap(symbol)
 
     # ---- values of outside
 

@@ -7,6 +7,7 @@ trace, and differentiated again.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +50,12 @@ class _Rule:
         self.sources = [source for source, _ in block.sources.values()]
         inputs = [*block.inputs, *(node for _, node in block.sources.values())]
         self.graph = plain_graph(block, inputs, block.outputs)
+
+    def specialize(self, specializer: Any) -> _Rule:
+        """The rule for given sizes."""
+        made = copy.copy(self)
+        made.graph, _ = specializer.graph(self.graph)
+        return made
 
     def run(self, count: int, values: Sequence[Any]) -> tuple[Any, ...]:
         """The gradients of `count` inputs, for the cotangents and what the rule reads."""
@@ -94,5 +101,6 @@ def _make_op(name: str, rule: _Rule, n_inputs: int, n_outputs: int, total: int) 
         saves=tuple(range(n_inputs, total - n_outputs)),
         emit=Expansion(last),
         kinds="biufc",
+        specialize=lambda sizes: _make_op(name, rule.specialize(sizes), n_inputs, n_outputs, total),
         register=False,
     )

@@ -27,6 +27,7 @@ class Options:
     max_traces: int = MAX_TRACES
     input_signature: tuple[Any, ...] | None = None
     static_args: tuple[str, ...] = ()
+    reduce_retracing: bool = True
 
     def __post_init__(self) -> None:
         if self.max_traces < 1:

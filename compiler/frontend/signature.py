@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.compiler.frontend.families import Place, open_places
 from tapeline.compiler.frontend.frozen import freeze
 from tapeline.compiler.frontend.input_signature import InputSignature
 from tapeline.compiler.frontend.options import Options
@@ -40,15 +41,34 @@ class Call:
         Equal for calls that share a trace.
     tensors : list
         The leaves that are tensors or arrays, in order.
+    spots : list of int
+        Where in the key the shape of each tensor stands.
+    open : tuple of Place
+        Dimensions that specs leave open.
     """
 
-    __slots__ = ("args", "key", "kwargs", "tensors")
+    __slots__ = ("args", "key", "kwargs", "open", "spots", "tensors")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.args = args
         self.kwargs = kwargs
-        self.key: Hashable = None
+        self.key: tuple[Any, ...] = ()
         self.tensors: list[Any] = []
+        self.spots: list[int] = []
+        self.open: tuple[Place, ...] = ()
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the tensors."""
+        return tuple([self.key[spot] for spot in self.spots])
+
+    @property
+    def family(self) -> Hashable:
+        """Equal for calls that differ in nothing but the sizes of tensors."""
+        parts = list(self.key)
+        for spot in self.spots:
+            parts[spot] = len(parts[spot])
+        return tuple(parts)
 
 
 class Signature:
@@ -72,9 +92,11 @@ class Signature:
         if unknown:
             raise ArgumentError(f"{name}{self._shown()}: static_args: no parameter {unknown[0]!r}")
         self.specs: InputSignature | None = None
+        self._open: tuple[Place, ...] = ()
         if options.input_signature is not None:
             has_instance = self._has_instance(function, len(options.input_signature))
             self.specs = InputSignature(options.input_signature, self.signature, name, has_instance)
+            self._open = open_places(leaves_in_order(options.input_signature))
 
     def _has_instance(self, function: Callable[..., Any], n_specs: int) -> bool:
         """Whether the first parameter seems to be the object that a method belongs to."""
@@ -104,6 +126,15 @@ class Signature:
         ArgumentTypeError
             (a TypeError) if the function cannot be called in this way.
         """
+        args, kwargs = self.arguments(args, kwargs)
+        call = Call(args, kwargs)
+        call.open = self._open
+        return freeze(call, self.static, self.names) if self.static else call
+
+    def arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call in their one spelling, as `input_signature` wants them."""
         if kwargs or len(args) != self._arity:
             try:
                 bound = self.signature.bind(*args, **kwargs)
@@ -113,8 +144,7 @@ class Signature:
             args, kwargs = bound.args, dict(sorted(bound.kwargs.items()))
         if self.specs is not None:
             args = self.specs.conform(args)
-        call = Call(args, kwargs)
-        return freeze(call, self.static, self.names) if self.static else call
+        return args, kwargs
 
     def _shown(self) -> str:
         """The parameters without their annotations."""
@@ -132,14 +162,14 @@ class Signature:
             cannot be told from another of its kind.
         """
         parts: list[Any] = []
-        tensors = call.tensors
+        tensors, spots = call.tensors, call.spots
         try:
             for value in call.args:
-                _add(value, parts, tensors)
+                _add(value, parts, tensors, spots)
             if call.kwargs:
                 for name, value in call.kwargs.items():
                     parts.append(name)
-                    _add(value, parts, tensors)
+                    _add(value, parts, tensors, spots)
         except (DTypeError, ArgumentTypeError) as error:
             culprit = _without_key(self._named(call))
             raise type(error)(f"{self.name}: argument {culprit}: {error}") from None
@@ -173,7 +203,7 @@ def _without_key(values: Iterable[tuple[str, Any]]) -> str:
     """The name of the innermost value that `_add` refuses."""
     for name, value in values:
         try:
-            _add(value, [], [])
+            _add(value, [], [], [])
         except (DTypeError, ArgumentTypeError):
             inner = "" if nest.is_leaf(value) else _without_key(_children(value, name))
             return inner or name
@@ -210,6 +240,13 @@ def is_tensor_leaf(x: Any) -> bool:
     return type(x) is Tensor or isinstance(x, np.ndarray | np.generic)
 
 
+def leaves_in_order(value: Any) -> list[Any]:
+    """The leaves of arguments in the order in which the tensors among them become inputs."""
+    if value is None or nest.is_leaf(value):
+        return [value]
+    return [leaf for _, child in _children(value, "") for leaf in leaves_in_order(child)]
+
+
 def _paths(value: Any, name: str) -> list[str]:
     if nest.is_leaf(value):
         return [name] if is_tensor_leaf(value) else []
@@ -226,34 +263,36 @@ def ordered_keys(table: dict[Any, Any]) -> tuple[Any, ...]:
         return tuple(sorted(table, key=lambda key: (type(key).__name__, repr(key))))
 
 
-def _add(value: Any, parts: list[Any], tensors: list[Any]) -> None:
-    """Appends what tells `value` from another, and the tensors in it."""
+def _add(value: Any, parts: list[Any], tensors: list[Any], spots: list[int]) -> None:
+    """Appends what tells `value` from another, the tensors in it, and where their shapes stand."""
     kind = type(value)
     if kind is Tensor:
         held = value._value
         parts.append(held.dtype)
+        spots.append(len(parts))
         parts.append(held.shape)
         tensors.append(value)
     elif kind is np.ndarray or isinstance(value, np.ndarray | np.generic):
         parts.append(_numeric_dtype(value))
+        spots.append(len(parts))
         parts.append(value.shape)
         tensors.append(value)
     elif kind is tuple or kind is list:
         parts.append(kind)
         parts.append(len(value))
         for child in value:
-            _add(child, parts, tensors)
+            _add(child, parts, tensors, spots)
     elif kind is dict:
         keys = ordered_keys(value)
         parts.append(kind)
         parts.append(keys)
         for key in keys:
-            _add(value[key], parts, tensors)
+            _add(value[key], parts, tensors, spots)
     elif value is not None and not nest.is_leaf(value):
         children = nest.children(value)
         parts += [kind, len(children), nest.auxiliary(value)]
         for child in children:
-            _add(child, parts, tensors)
+            _add(child, parts, tensors, spots)
     else:
         parts.append(kind)
         parts.append(_static_key(value, kind))

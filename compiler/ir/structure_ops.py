@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tapeline.runtime.errors import GraphError
 from tapeline.runtime.op import Op, Saved, Trait, define_op
-from tapeline.runtime.spec import TensorSpec
+from tapeline.runtime.spec import TensorSpec, spec_of
 
 if TYPE_CHECKING:
     from tapeline.compiler.ir.graph import Graph
 
-__all__ = ["CONSTANT", "PICK", "PLACEHOLDER", "make_call_op"]
+__all__ = ["CONSTANT", "PICK", "PLACEHOLDER", "SIZE", "make_call_op"]
+
+_INT64 = np.dtype(np.int64)
 
 
 def _no_kernel(*_: Any) -> Any:
@@ -49,6 +53,18 @@ def _pick_infer(specs: tuple[TensorSpec, ...], index: int) -> TensorSpec:
 
 PICK = define_op("pick", kernel=_pick_kernel, infer=_pick_infer, attr_names=("index",))
 """One value of a node that yields several."""
+
+
+def _size_kernel(size: int) -> Any:
+    return np.asarray(int(size), np.int64)
+
+
+def _size_infer(size: int) -> TensorSpec:
+    return spec_of((), _INT64)
+
+
+SIZE = define_op("size", kernel=_size_kernel, infer=_size_infer, n_inputs=0, attr_names=("size",))
+"""A size that a trace left open, as a number."""
 
 
 def make_call_op(

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tapeline.runtime.dims import Dim
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 from tapeline.runtime.spec import Shape, normalize_axis
 
@@ -39,7 +40,7 @@ def as_index(op_name: str, value: object) -> int:
     """`value` as a Python int; an `ArgumentTypeError` where it is none."""
     if isinstance(value, bool | np.bool) or not hasattr(value, "__index__"):
         raise ArgumentTypeError(f"{op_name}: expected an int, got {value!r}")
-    return int(value.__index__())
+    return value if type(value) is Dim else int(value.__index__())  # type: ignore[return-value]  # see Dim
 
 
 def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:

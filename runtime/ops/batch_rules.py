@@ -7,6 +7,7 @@ along their first axis. Shapes and axes in `attrs` are those of one example.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -235,7 +236,7 @@ def batch_position(
     assert isinstance(axes, tuple)
     if len(axes) == 1:
         return bind(op, (x,), ((axes[0] + 1,), keepdims))
-    extent = int(np.prod(x.shape[1:]))
+    extent = math.prod(x.shape[1:])
     rows = apply("reshape", x, attrs=((size, extent),))
     found: Tensor = bind(op, (rows,), ((1,), False))
     if not keepdims:

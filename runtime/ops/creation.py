@@ -5,32 +5,35 @@ What these functions make has no history on any tape, but for `asarray` and `ful
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.device import Device, check_device
+from tapeline.runtime.dims import extent, is_open_shape
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.op import get_op
+from tapeline.runtime.operators import constant
 from tapeline.runtime.ops.cast import identity
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.spec import DType, Shape, canonical_dtype
 from tapeline.runtime.tensor import Tensor, TensorLike, adopt, as_tensor, new_tensor, wrap
 
 _FLOAT64 = canonical_dtype(np.float64)
+_INT64 = canonical_dtype(np.int64)
 
 
 def shape_argument(op_name: str, shape: int | Sequence[int]) -> Shape:
     """A shape argument as a tuple of ints."""
     if isinstance(shape, int | np.integer):
-        shape = (int(shape),)
+        shape = (extent(shape),)
     extents = tuple(shape) if isinstance(shape, Iterable) else (shape,)
-    for extent in extents:
-        if not isinstance(extent, int | np.integer) or extent < 0:
+    for size in extents:
+        if not isinstance(size, int | np.integer) or size < 0:
             raise ShapeError(f"{op_name}: shape must be ints >= 0, got {shape!r}")
-    return tuple([int(extent) for extent in extents])
+    return tuple([extent(size) for size in extents])
 
 
 def chosen_dtype(op_name: str, dtype: npt.DTypeLike | None, default: DType) -> DType:
@@ -117,6 +120,16 @@ def _shared(obj: Any, dtype: npt.DTypeLike | None) -> Tensor:
     return adopt(wrap(np.asarray(obj).view(own)), obj)
 
 
+def _filled(
+    op_name: str, shape: Any, value: int, dtype: npt.DTypeLike | None, make: Callable[..., Any]
+) -> Tensor:
+    """A tensor of a shape that may hold open sizes: one number, then, broadcast."""
+    extents, chosen = shape_argument(op_name, shape), chosen_dtype(op_name, dtype, _FLOAT64)
+    if is_open_shape(extents):
+        return apply(get_op("broadcast_to"), constant(value, chosen), attrs=(extents,))
+    return new_tensor(make(extents, chosen))
+
+
 # -- filled ----------------------------------------------------------------------------------------
 
 
@@ -157,9 +170,7 @@ def zeros(
            [0., 0.]])
     """
     check_device("zeros", device)
-    return new_tensor(
-        np.zeros(shape_argument("zeros", shape), chosen_dtype("zeros", dtype, _FLOAT64))
-    )
+    return _filled("zeros", shape, 0, dtype, np.zeros)
 
 
 def ones(
@@ -177,7 +188,7 @@ def ones(
     array([1, 1, 1], dtype=int8)
     """
     check_device("ones", device)
-    return new_tensor(np.ones(shape_argument("ones", shape), chosen_dtype("ones", dtype, _FLOAT64)))
+    return _filled("ones", shape, 1, dtype, np.ones)
 
 
 def empty(
@@ -195,9 +206,7 @@ def empty(
     (2, 0)
     """
     check_device("empty", device)
-    return new_tensor(
-        np.empty(shape_argument("empty", shape), chosen_dtype("empty", dtype, _FLOAT64))
-    )
+    return _filled("empty", shape, 0, dtype, np.empty)
 
 
 def full(
@@ -243,7 +252,8 @@ def full(
     if value.shape != ():
         raise ShapeError(f"full: fill_value has shape {value.shape}; expected a single value")
     extents = shape_argument("full", shape)
-    if type(value._value) is np.ndarray and value._node is None:
+    is_plain = type(value._value) is np.ndarray and value._node is None
+    if is_plain and not is_open_shape(extents):
         return new_tensor(np.full(extents, value._value))
     return apply(get_op("broadcast_to"), value, attrs=(extents,))
 
@@ -376,8 +386,20 @@ def arange(
     for name, value in (("start", start), ("stop", stop), ("step", step)):
         if value is None or isinstance(value, str | bytes):
             raise ArgumentTypeError(f"arange: {name} must be a number, got {value!r}")
+    if is_open_shape((start, stop, step)) and all(
+        isinstance(bound, int) for bound in (start, stop, step)
+    ):
+        return _open_range(start, stop, step, chosen_dtype("arange", dtype, _INT64))
     values = np.arange(start, stop, step)
     return new_tensor(values.astype(chosen_dtype("arange", dtype, canonical_dtype(values.dtype))))
+
+
+def _open_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
+    """Whole numbers, of which it is open how many there are."""
+    count = max(0, -((start - stop) // step))
+    places = get_op("cumulative_sum")
+    counted = apply(places, ones(count, _INT64), attrs=(0, False)) - 1
+    return as_tensor(counted * step + start, dtype)
 
 
 def linspace(

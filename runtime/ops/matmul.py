@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -231,9 +232,9 @@ def tensordot(
     b_free = [axis for axis in range(b.ndim) if axis not in b_axes]
     rows = tuple(a.shape[axis] for axis in a_free)
     columns = tuple(b.shape[axis] for axis in b_free)
-    inner = int(np.prod([a.shape[axis] for axis in a_axes], dtype=np.int64))
-    left = reshape(permute_dims(a, [*a_free, *a_axes]), (int(np.prod(rows, dtype=int)), inner))
-    right = reshape(permute_dims(b, [*b_axes, *b_free]), (inner, int(np.prod(columns, dtype=int))))
+    inner = math.prod([a.shape[axis] for axis in a_axes])
+    left = reshape(permute_dims(a, [*a_free, *a_axes]), (math.prod(rows), inner))
+    right = reshape(permute_dims(b, [*b_axes, *b_free]), (inner, math.prod(columns)))
     return reshape(matmul(left, right), (*rows, *columns))
 
 

@@ -62,7 +62,7 @@ def test_no_retrace_refuses_and_leaves_the_function_as_it_was() -> None:
 
 
 def test_a_storm_of_traces_is_warned_of_twice_at_most() -> None:
-    f = tl.function(lambda x: x * 2)
+    f = tl.function(lambda x: x * 2, reduce_retracing=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for n in range(1, 30):
@@ -83,7 +83,7 @@ def test_a_storm_of_traces_is_warned_of_twice_at_most() -> None:
 
 
 def test_the_oldest_traces_are_dropped() -> None:
-    f = tl.function(max_traces=2)(lambda x: x * 2)
+    f = tl.function(max_traces=2, reduce_retracing=False)(lambda x: x * 2)
     for n in (1, 2, 3, 3, 2, 1):
         for _ in range(3):
             assert f(f64(n)).tolist() == [2.0] * n

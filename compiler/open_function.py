@@ -1,0 +1,145 @@
+"""A trace that leaves sizes open: one graph for all of them, with native code for those that were
+met."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.compiler.concrete import ConcreteFunction
+from tapeline.compiler.frontend.families import Places
+from tapeline.compiler.frontend.specialize import Specializer
+from tapeline.runtime.dims import Sizes, is_open_shape
+from tapeline.runtime.errors import ShapeError
+from tapeline.runtime.op import Op
+from tapeline.runtime.spec import Shape, TensorSpec
+from tapeline.runtime.tensor import as_tensor
+
+MAX_SIZES = 256
+"""For how many sizes a trace keeps native code."""
+
+
+class OpenFunction(ConcreteFunction):
+    """A function traced for tensors of which some sizes are open.
+
+    Its `graph` shows them as `n0`, `n1`, ...; `inputs` and `outputs` have None for them. What is
+    compiled, and what `kernels()` and their kin show, is the graph for the sizes of the call that
+    was traced.
+    """
+
+    sizes: Sizes
+    places: Places
+
+    def open(self, sizes: Sizes, places: Places) -> OpenFunction:
+        """Called once, with the symbols and where they stand among the shapes of the inputs."""
+        sizes.close()
+        self.sizes = sizes
+        self.places = places
+        self._made: dict[tuple[int, ...], ConcreteFunction] = {}
+        open_places = {place for group in places for place in group}
+        self._closed = [
+            (number, axis, size)
+            for number, spec in enumerate(self._inputs)
+            for axis, size in enumerate(spec.shape)
+            if (number, axis) not in open_places
+        ]
+        self._ranks = [spec.ndim for spec in self._inputs]
+        self.differentiable = self.at(sizes.values).differentiable
+        return self
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The specs of the arguments that are tensors, with None for open sizes."""
+        return tuple(map(_with_none, self._inputs))
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The specs of the tensors among the results, with None for open sizes."""
+        return tuple(map(_with_none, super().outputs))
+
+    def values_for(self, shapes: Sequence[Shape]) -> tuple[int, ...] | None:
+        """What the symbols are for tensors of these shapes; None where the trace does not fit."""
+        if [len(shape) for shape in shapes] != self._ranks:
+            return None
+        for number, axis, size in self._closed:
+            if shapes[number][axis] != size:
+                return None
+        values = []
+        for group in self.places:
+            number, axis = group[0]
+            value = shapes[number][axis]
+            if any(shapes[number][axis] != value for number, axis in group):
+                return None
+            values.append(value)
+        return tuple(values) if self.sizes.hold(values) else None
+
+    def at(self, values: tuple[int, ...]) -> ConcreteFunction:
+        """The function for given sizes."""
+        found = self._made.get(values)
+        if found is None:
+            if len(self._made) >= MAX_SIZES:
+                del self._made[next(iter(self._made))]
+            found = self._made[values] = self._specialized(values)
+        return found
+
+    def _specialized(self, values: tuple[int, ...]) -> ConcreteFunction:
+        specializer = Specializer(self.sizes, values, _call_op)
+        graph, ids = specializer.graph(self.graph)
+        made = ConcreteFunction.__new__(ConcreteFunction)
+        made.__dict__.update(self.__dict__)
+        made.graph = graph
+        made._inputs = tuple(map(specializer.spec, self._inputs))
+        made._leaves = list(map(specializer.fill, self._leaves))
+        made._hidden = [(ids[node], source, kind) for node, source, kind in self._hidden]
+        made.differentiable = DifferentiableGraph(graph)
+        made.general = self
+        for name in OpenFunction.__annotations__:
+            made.__dict__.pop(name, None)
+        return made
+
+    def call(self, tensors: Sequence[Any]) -> Any:
+        """The results for tensors or arrays of the traced dtypes.
+
+        Raises
+        ------
+        ShapeError
+            If the trace does not hold for their sizes.
+        """
+        shapes = [tuple(value.shape) for value in tensors]
+        values = self.values_for(shapes)
+        if values is None:
+            asked = ", ".join(str(condition) for condition in self.sizes.conditions)
+            raise ShapeError(
+                f"{self.name}: this trace takes {', '.join(map(str, self.inputs))}"
+                f"{f' where {asked}' if asked else ''}; got tensors of shapes "
+                f"{', '.join(map(str, shapes))}. Call the function itself to trace for those"
+            )
+        return self.at(values).call(tensors)
+
+    def __call__(self, *tensors: Any) -> Any:
+        """The results for these tensors, one per input; errors as for `ConcreteFunction`."""
+        self._check_count(tensors)
+        given = []
+        for position, (value, spec) in enumerate(zip(tensors, self._inputs, strict=True)):
+            tensor = as_tensor(value, None, f"{self.name}: argument {self._called(position)}")
+            if tensor.dtype != spec.dtype:
+                raise ShapeError(
+                    f"{self.name}: argument {self._called(position)} must be {spec.dtype.name}, "
+                    f"got {tensor.dtype.name}"
+                )
+            given.append(tensor)
+        return self.call(given)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OpenFunction:
+        return copy.copy(self)
+
+
+def _with_none(spec: TensorSpec) -> TensorSpec:
+    shape = [None if is_open_shape((size,)) else size for size in spec.shape]
+    return TensorSpec(shape, spec.dtype, spec.name)
+
+
+def _call_op(graph: Any) -> Op:
+    return DifferentiableGraph(graph).op

@@ -1,0 +1,465 @@
+"""Sizes that a trace leaves open: integers with a name instead of a value.
+
+A `Dim` stands in a shape where the size may be another one at the next call. It computes like the
+integer that it was when it was traced, and stays general as long as the program asks for no more
+than arithmetic: products, sums and quotients of sizes are sizes again. Where the program asks for
+more, the answer is that of the present size, and the question is noted as a *condition* under which
+the trace may serve another size. Python asking for the integer itself, to index or to count, is
+the strictest of these: only that one size fits.
+
+Sizes are polynomials with integer coefficients over symbols and over quotients and remainders, in
+one normal form, so equal ones are recognized without a condition.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import numpy as np
+
+Monomial: TypeAlias = tuple[int, ...]
+"""Numbers of atoms, ascending; an atom that occurs twice is a square."""
+Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
+"""Coefficients that are not zero, by monomial, ascending."""
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "<": operator.lt, "<=": operator.le,
+}  # fmt: skip
+_MAX_POWER = 8
+
+
+class Condition(NamedTuple):
+    """What a trace took for granted: that a comparison of sizes comes out as it did."""
+
+    left: Dim
+    relation: str
+    right: Dim | float
+    holds: bool
+
+    def __str__(self) -> str:
+        text = f"{self.left} {self.relation} {self.right}"
+        return text if self.holds else f"not {text}"
+
+
+class _Atom(NamedTuple):
+    """A symbol, or a quotient or remainder of sizes; `source` is Python in terms of symbols."""
+
+    name: str
+    source: str
+    value: int
+
+
+class Sizes:
+    """The symbols of one trace, and the conditions that it noted.
+
+    Parameters
+    ----------
+    values : sequence of int
+        What each symbol is in the call that is traced.
+    """
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self.values = tuple(values)
+        self.conditions: dict[Condition, None] = {}
+        self.is_open = True
+        self._atoms = [_Atom(f"n{k}", f"n{k}", value) for k, value in enumerate(values)]
+        self._numbers: dict[Any, int] = {}
+        self._made: dict[Terms, Dim] = {}
+        self.symbols = tuple(self.dim((((k,), 1),)) for k in range(len(values)))
+        self._check: Callable[..., bool] | None = None
+        self._evaluate: dict[Dim, Callable[..., int]] = {}
+
+    def dim(self, terms: Terms) -> Any:
+        """The size with these terms: the same object for the same terms, an int for a constant."""
+        if not terms:
+            return 0
+        if len(terms) == 1 and not terms[0][0]:
+            return terms[0][1]
+        found = self._made.get(terms)
+        if found is None:
+            found = self._made[terms] = Dim(self, terms)
+        return found
+
+    def atom(self, kind: str, left: Dim | int, right: Dim | int) -> Any:
+        """The quotient (`//`) or remainder (`%`) of two sizes as a size."""
+        key = kind, _key(left), _key(right)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._atoms)
+            a, b = _value(left), _value(right)
+            value = a // b if kind == "//" else a % b
+            source = f"({_source(left)} {kind} {_source(right)})"
+            self._atoms.append(_Atom(f"({left} {kind} {right})", source, value))
+        return self.dim((((number,), 1),))
+
+    def note(self, left: Dim, relation: str, right: Dim | float) -> bool:
+        """How a comparison comes out, which is a condition from now on."""
+        holds = _COMPARE[relation](left.value, _value(right))
+        if self.is_open:
+            self.conditions[Condition(left, relation, right, holds)] = None
+            self._check = None
+        return holds
+
+    def close(self) -> None:
+        """From here on questions are answered for the traced sizes, and not noted."""
+        self.is_open = False
+
+    def hold(self, values: Sequence[int]) -> bool:
+        """Whether a trace may serve these values of its symbols."""
+        if self._check is None:
+            tests = [
+                f"{_source(c.left)} {c.relation} {_source(c.right)}"
+                if c.holds
+                else f"not {_source(c.left)} {c.relation} {_source(c.right)}"
+                for c in self.conditions
+            ]
+            self._check = self._compile(" and ".join(tests) or "True")
+        return self._check(*values)
+
+    def evaluate(self, dim: Any, values: Sequence[int]) -> int:
+        """A size for these values of the symbols; an int is itself."""
+        if type(dim) is not Dim:
+            return cast(int, dim)
+        found = self._evaluate.get(dim)
+        if found is None:
+            found = self._evaluate[dim] = self._compile(_source(dim))
+        return found(*values)
+
+    def fixed(self) -> set[int]:
+        """The symbols that conditions leave only one value."""
+        found = set()
+        for left, relation, right, holds in self.conditions:
+            if relation == "==" and holds and type(right) is not Dim:
+                atoms = {number for monomial, _ in left.terms for number in monomial}
+                if len(atoms) == 1:
+                    found |= {number for number in atoms if number < len(self.values)}
+        return found
+
+    def _compile(self, source: str) -> Callable[..., Any]:
+        arguments = ", ".join(f"n{k}" for k in range(len(self.values)))
+        return cast(Callable[..., Any], eval(f"lambda {arguments}: {source}", {}))
+
+    def atom_value(self, number: int) -> int:
+        """What an atom is in the call that is traced."""
+        return self._atoms[number].value
+
+    def atom_text(self, number: int, is_source: bool) -> str:
+        """An atom for people, or as Python."""
+        return self._atoms[number].source if is_source else self._atoms[number].name
+
+
+class Dim:
+    """A size that is not fixed; see the module. To `isinstance` it is an int.
+
+    Attributes
+    ----------
+    value : int
+        What it is in the call that is traced.
+    """
+
+    __slots__ = ("_hash", "sizes", "terms", "value")
+
+    __array_ufunc__ = None
+
+    def __init__(self, sizes: Sizes, terms: Terms) -> None:
+        self.sizes = sizes
+        self.terms = terms
+        total = 0
+        for monomial, coefficient in terms:
+            product = coefficient
+            for number in monomial:
+                product *= sizes.atom_value(number)
+            total += product
+        self.value = total
+        self._hash = hash((id(sizes), terms))
+
+    @property
+    def __class__(self) -> type:
+        return int
+
+    @__class__.setter
+    def __class__(self, value: type) -> None:
+        raise TypeError("the class of a size cannot be changed")
+
+    def __repr__(self) -> str:
+        return _text(self, False)
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else repr(self)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    # ---- arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        terms = _terms(self, other)
+        return _in_floats(operator.add, self, other) if terms is None else self._sum(terms, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        terms = _terms(self, other)
+        return _in_floats(operator.sub, self, other) if terms is None else self._sum(terms, -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        if _terms(self, other) is None:
+            return _in_floats(lambda a, b: b - a, self, other)
+        return -self + other
+
+    def _sum(self, terms: Terms, sign: int) -> Any:
+        found = dict(self.terms)
+        for monomial, coefficient in terms:
+            found[monomial] = found.get(monomial, 0) + sign * coefficient
+        return self.sizes.dim(_normal(found))
+
+    def __mul__(self, other: Any) -> Any:
+        terms = _terms(self, other)
+        if terms is None:
+            return _in_floats(operator.mul, self, other)
+        found: dict[Monomial, int] = {}
+        for a, p in self.terms:
+            for b, q in terms:
+                monomial = tuple(sorted(a + b))
+                found[monomial] = found.get(monomial, 0) + p * q
+        return self.sizes.dim(_normal(found))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self if self >= 0 else -self
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._divided(other, operator.floordiv)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _reflected(self, other, operator.floordiv)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._divided(other, operator.mod)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _reflected(self, other, operator.mod)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def _divided(self, other: Any, operation: Callable[[Any, Any], Any]) -> Any:
+        terms = _terms(self, other)
+        if terms is None:
+            return _in_floats(operation, self, other)
+        if other == 0:
+            return operation(int(self), 0)  # raises what Python raises
+        quotient = _exact_quotient(self.terms, terms)
+        is_quotient = operation is operator.floordiv
+        if quotient is not None:
+            return self.sizes.dim(quotient) if is_quotient else 0
+        other = int(other) if type(other) is not Dim else other
+        return self.sizes.atom("//" if is_quotient else "%", self, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _in_floats(operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _in_floats(lambda a, b: b / a, self, other)
+
+    def __pow__(self, other: Any) -> Any:
+        if type(other) is int and 0 < other <= _MAX_POWER:
+            result = self
+            for _ in range(other - 1):
+                result = result * self
+            return result
+        return _in_floats(operator.pow, self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _in_floats(lambda a, b: b**a, self, other)
+
+    # ---- questions
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return self._compare("==", other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self.__eq__(other)
+
+    def __lt__(self, other: Any) -> bool:
+        return self._compare("<", other)
+
+    def __le__(self, other: Any) -> bool:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Any) -> bool:
+        found = self._compare("<=", other)
+        return NotImplemented if found is NotImplemented else not found
+
+    def __ge__(self, other: Any) -> bool:
+        found = self._compare("<", other)
+        return NotImplemented if found is NotImplemented else not found
+
+    def _compare(self, relation: str, other: Any) -> bool:
+        if type(other) is float:
+            return self.sizes.note(self, relation, other)
+        terms = _terms(self, other)
+        if terms is None:
+            if relation == "==":
+                return False
+            return NotImplemented
+        difference = self._sum(terms, -1)
+        if type(difference) is not Dim:
+            return _COMPARE[relation](difference, 0)
+        least = difference.least()
+        if least is not None and least >= 0 and (relation != "<=" or least > 0):
+            if relation == "<":
+                return False  # at least as much
+            if least > 0:
+                return False  # more
+        most = (-difference).least()
+        if most is not None and relation != "==" and most >= 0 and (relation == "<=" or most > 0):
+            return True
+        right: Any = other if type(other) is Dim else int(other)
+        return self.sizes.note(self, relation, right)
+
+    def least(self) -> int | None:
+        """A number that it is never below, since no size is negative; None where that tells
+        nothing."""
+        if any(coefficient < 0 for monomial, coefficient in self.terms if monomial):
+            return None
+        return dict(self.terms).get((), 0)
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def __int__(self) -> int:
+        self._compare("==", self.value)
+        return self.value
+
+    __index__ = __int__
+    __trunc__ = __int__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+    def __complex__(self) -> complex:
+        return complex(int(self))
+
+    def __round__(self, digits: int | None = None) -> int:
+        return round(int(self), digits) if digits is not None and digits < 0 else self  # type: ignore[return-value]  # an int to whoever asks
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(int(self), name)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(int(self), dtype)
+
+    def __tapeline_tensor__(self) -> Any:
+        from tapeline.runtime.dispatch import STATE  # loaded by whoever has a tensor
+
+        make = getattr(STATE.handler, "size_tensor", None)
+        if make is None or not self.sizes.is_open:
+            from tapeline.runtime.tensor import as_tensor
+
+            return as_tensor(int(self))
+        return make(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, (self.value,)
+
+
+def extent(size: Any) -> int:
+    """The size as an int, or as it is where it is left open."""
+    return size if type(size) is Dim else int(size)  # type: ignore[return-value]  # see Dim
+
+
+def is_open_shape(shape: Iterable[Any]) -> bool:
+    """Whether a shape holds a size that is left open."""
+    return any(type(size) is Dim for size in shape)
+
+
+def _normal(terms: dict[Monomial, int]) -> Terms:
+    return tuple(sorted((m, c) for m, c in terms.items() if c))
+
+
+def _terms(dim: Dim, other: Any) -> Terms | None:
+    """The terms of an operand; None where it is no integer."""
+    if type(other) is Dim:
+        return other.terms if other.sizes is dim.sizes else (((), int(other)),)
+    if isinstance(other, int | np.integer):
+        return (((), int(other)),) if other else ()
+    return None
+
+
+def _exact_quotient(terms: Terms, divisor: Terms) -> Terms | None:
+    """The quotient by a single term, where there is no remainder whatever the sizes."""
+    if len(divisor) != 1:
+        return None
+    (monomial, coefficient) = divisor[0]
+    found = {}
+    for own, count in terms:
+        rest = list(own)
+        for number in monomial:
+            if number not in rest:
+                return None
+            rest.remove(number)
+        if count % coefficient:
+            return None
+        found[tuple(rest)] = count // coefficient
+    return _normal(found)
+
+
+def _reflected(dim: Dim, other: Any, operation: Callable[[Any, Any], Any]) -> Any:
+    if not isinstance(other, int | np.integer):
+        return _in_floats(lambda a, b: operation(b, a), dim, other)
+    if dim == 0:
+        return operation(int(other), 0)  # raises what Python raises
+    return dim.sizes.atom("//" if operation is operator.floordiv else "%", int(other), dim)
+
+
+def _in_floats(operation: Callable[[Any, Any], Any], dim: Dim, other: Any) -> Any:
+    """What is no size any more: a number of the trace beside Python numbers, else what the other
+    one makes of the integer."""
+    kind = type(other)
+    if kind in (int, float, bool, Dim):
+        tensor = dim.__tapeline_tensor__()
+        return operation(tensor, other.__tapeline_tensor__() if kind is Dim else other)
+    if kind is complex or isinstance(other, np.ndarray | np.generic):
+        return operation(int(dim), other)
+    return NotImplemented
+
+
+def _value(size: Any) -> Any:
+    return size.value if type(size) is Dim else size
+
+
+def _key(size: Any) -> Any:
+    return size.terms if type(size) is Dim else size
+
+
+def _source(size: Any) -> str:
+    return _text(size, True) if type(size) is Dim else repr(size)
+
+
+def _text(dim: Dim, is_source: bool) -> str:
+    """The polynomial as Python, which is also what people read."""
+    parts = []
+    for monomial, coefficient in sorted(dim.terms, key=lambda term: (-len(term[0]), term[0])):
+        factors = [dim.sizes.atom_text(number, is_source) for number in monomial]
+        if coefficient != 1 or not factors:
+            factors.insert(0, str(coefficient))
+        parts.append("*".join(factors))
+    text = " + ".join(parts).replace("+ -", "- ")
+    return f"({text})" if len(parts) > 1 else text
