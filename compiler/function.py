@@ -301,7 +301,7 @@ class Function(NativeCallable, Generic[P, R]):
         from tapeline.compiler.concrete import trace  # loads the compiler
 
         start = time.perf_counter()
-        family = self._families.setdefault(call.family, Family())
+        family = self._family(call)
         places: Places = ()
         if call.open or self._options.reduce_retracing:
             places = family.plan(call.shapes, call.open)
@@ -323,6 +323,16 @@ class Function(NativeCallable, Generic[P, R]):
             general = cast("OpenFunction", found)
             family.add(general)
             return general.at(general.sizes.values)
+        return found
+
+    def _family(self, call: Call) -> Family:
+        """The family of the call; as many are kept as traces."""
+        key = call.family
+        found = self._families.get(key)
+        if found is None:
+            if len(self._families) >= self._options.max_traces:
+                del self._families[next(iter(self._families))]
+            found = self._families[key] = Family()
         return found
 
     def _warn_of_storm(self) -> None:

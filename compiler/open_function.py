@@ -17,8 +17,8 @@ from tapeline.runtime.op import Op
 from tapeline.runtime.spec import Shape, TensorSpec
 from tapeline.runtime.tensor import as_tensor
 
-MAX_SIZES = 256
-"""For how many sizes a trace keeps native code."""
+MAX_SIZES = 64
+"""For how many sizes a trace keeps native code of its own accord."""
 
 
 class OpenFunction(ConcreteFunction):

@@ -49,6 +49,8 @@ class _Atom(NamedTuple):
     name: str
     source: str
     value: int
+    is_natural: bool
+    """Whether it is never negative, whatever the sizes."""
 
 
 class Sizes:
@@ -64,7 +66,7 @@ class Sizes:
         self.values = tuple(values)
         self.conditions: dict[Condition, None] = {}
         self.is_open = True
-        self._atoms = [_Atom(f"n{k}", f"n{k}", value) for k, value in enumerate(values)]
+        self._atoms = [_Atom(f"n{k}", f"n{k}", value, True) for k, value in enumerate(values)]
         self._numbers: dict[Any, int] = {}
         self._made: dict[Terms, Dim] = {}
         self.symbols = tuple(self.dim((((k,), 1),)) for k in range(len(values)))
@@ -90,8 +92,10 @@ class Sizes:
             number = self._numbers[key] = len(self._atoms)
             a, b = _value(left), _value(right)
             value = a // b if kind == "//" else a % b
-            source = f"({_source(left)} {kind} {_source(right)})"
-            self._atoms.append(_Atom(f"({left} {kind} {right})", source, value))
+            source = f"({_factor(left, True)} {kind} {_factor(right, True)})"
+            name = f"({_factor(left, False)} {kind} {_factor(right, False)})"
+            is_natural = _is_natural(left) and _is_natural(right)
+            self._atoms.append(_Atom(name, source, value, is_natural))
         return self.dim((((number,), 1),))
 
     def note(self, left: Dim, relation: str, right: Dim | float) -> bool:
@@ -144,6 +148,10 @@ class Sizes:
     def atom_value(self, number: int) -> int:
         """What an atom is in the call that is traced."""
         return self._atoms[number].value
+
+    def is_natural(self, monomial: Monomial) -> bool:
+        """Whether a product of atoms is never negative, whatever the sizes."""
+        return all(self._atoms[number].is_natural for number in monomial)
 
     def atom_text(self, number: int, is_source: bool) -> str:
         """An atom for people, or as Python."""
@@ -290,26 +298,28 @@ class Dim:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return self._compare("==", other)
+        return bool(self._compare("==", other))
 
     def __ne__(self, other: object) -> bool:
         return not self.__eq__(other)
 
     def __lt__(self, other: Any) -> bool:
-        return self._compare("<", other)
+        found: bool = self._compare("<", other)
+        return found
 
     def __le__(self, other: Any) -> bool:
-        return self._compare("<=", other)
+        found: bool = self._compare("<=", other)
+        return found
 
     def __gt__(self, other: Any) -> bool:
-        found = self._compare("<=", other)
+        found: bool = self._compare("<=", other)
         return NotImplemented if found is NotImplemented else not found
 
     def __ge__(self, other: Any) -> bool:
-        found = self._compare("<", other)
+        found: bool = self._compare("<", other)
         return NotImplemented if found is NotImplemented else not found
 
-    def _compare(self, relation: str, other: Any) -> bool:
+    def _compare(self, relation: str, other: Any) -> Any:
         if type(other) is float:
             return self.sizes.note(self, relation, other)
         terms = _terms(self, other)
@@ -335,7 +345,7 @@ class Dim:
     def least(self) -> int | None:
         """A number that it is never below, since no size is negative; None where that tells
         nothing."""
-        if any(coefficient < 0 for monomial, coefficient in self.terms if monomial):
+        if any(c < 0 or not self.sizes.is_natural(m) for m, c in self.terms if m):
             return None
         return dict(self.terms).get((), 0)
 
@@ -445,12 +455,28 @@ def _value(size: Any) -> Any:
     return size.value if type(size) is Dim else size
 
 
+def _is_natural(size: Any) -> bool:
+    if type(size) is not Dim:
+        return bool(size >= 0)
+    least = size.least()
+    return least is not None and least >= 0
+
+
 def _key(size: Any) -> Any:
     return size.terms if type(size) is Dim else size
 
 
 def _source(size: Any) -> str:
     return _text(size, True) if type(size) is Dim else repr(size)
+
+
+def _factor(size: Any, is_source: bool) -> str:
+    """A size as an operand: in parentheses, unless it is a name or a number."""
+    if type(size) is not Dim:
+        return f"({size})" if size < 0 else str(size)
+    text = _text(size, is_source)
+    is_whole = len(size.terms) > 1 or (len(size.terms[0][0]) == 1 and size.terms[0][1] == 1)
+    return text if is_whole else f"({text})"
 
 
 def _text(dim: Dim, is_source: bool) -> str:

@@ -398,7 +398,7 @@ def _open_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
     """Whole numbers, of which it is open how many there are."""
     count = max(0, -((start - stop) // step))
     places = get_op("cumulative_sum")
-    counted = apply(places, ones(count, _INT64), attrs=(0, False)) - 1
+    counted = apply(places, ones(count, _INT64), attrs=(0,)) - 1
     return as_tensor(counted * step + start, dtype)
 
 

@@ -7,6 +7,7 @@ code need nothing of their own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -145,7 +146,7 @@ def _contract(a: Term, b: Term, kept: frozenset[str], extents: dict[str, int]) -
     columns = tuple([label for label in b[1] if label not in both])
 
     def size(labels: Labels) -> int:
-        return int(np.prod([extents[label] for label in labels], dtype=np.int64))
+        return math.prod([extents[label] for label in labels])
 
     result = (*batch, *rows, *columns)
     shape = tuple([extents[label] for label in result])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from tapeline.runtime.dims import extent as extent_of
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import (
     ArgumentError,
@@ -141,7 +142,7 @@ def _as_item(part: Any) -> Any:
     if isinstance(part, bool | np.bool):
         return np.asarray(part)
     if isinstance(part, int | np.integer):
-        return int(part)
+        return extent_of(part)
     if type(part) is Tensor and part.dtype.kind in "iu":
         return part
     hook = getattr(type(part), "__tapeline_tensor__", None)

@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tapeline.runtime.dims import Dim, is_open_shape
+from tapeline.runtime.dims import extent as extent_of
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, IndexOutOfRangeError
 from tapeline.runtime.op import (
     Attrs,
@@ -55,22 +57,48 @@ def canonical_slice(given: slice, extent: int) -> SliceEntry:
             raise ArgumentTypeError(f"index: slice bounds must be ints or None, got {given!r}")
     if given.step is not None and given.step.__index__() == 0:
         raise ArgumentError("index: the step of a slice must not be zero")
-    start, stop, step = given.indices(extent)
-    if not range(start, stop, step):
+    start, stop, step = _bounds(given, extent)
+    if _count(start, stop, step) == 0:
         return EMPTY if extent else FULL
     if (start, stop, step) == (0, extent, 1):
         return FULL
     return ("slice", start, None if stop < 0 else stop, step)
 
 
+def _bounds(given: slice, extent: int) -> tuple[int, int, int]:
+    """What `slice.indices` gives, also for sizes that are left open."""
+    if not is_open_shape((given.start, given.stop, extent)):
+        return given.indices(extent)
+    step = 1 if given.step is None else given.step.__index__()
+    low, high = (0, extent) if step > 0 else (-1, extent - 1)
+    first, last = (low, high) if step > 0 else (high, low)
+
+    def inside(given: Any) -> Any:
+        bound: Any = extent_of(given)
+        if bound < 0:
+            bound += extent
+        return low if bound < low else high if bound > high else bound
+
+    start = first if given.start is None else inside(given.start)
+    stop = last if given.stop is None else inside(given.stop)
+    return start, stop, step
+
+
+def _count(start: int, stop: int, step: int) -> int:
+    """How many places a slice with these bounds has."""
+    span = stop - start if step > 0 else start - stop
+    return 0 if span <= 0 else (span - 1) // abs(step) + 1
+
+
 def canonical_int(value: Any, extent: int, axis: int) -> int:
     """The int counted from the front; an `IndexOutOfRangeError` outside of the extent."""
-    index = int(value.__index__())
+    index: Any = value if type(value) is Dim else value.__index__()
     if not -extent <= index < extent:
         raise IndexOutOfRangeError(
             f"index {index} is out of range for axis {axis} with size {extent}"
         )
-    return index + extent if index < 0 else index
+    found: int = index + extent if index < 0 else index
+    return found
 
 
 def strip_full(entries: Sequence[int | SliceEntry | None]) -> BasicIndex:
@@ -82,7 +110,7 @@ def strip_full(entries: Sequence[int | SliceEntry | None]) -> BasicIndex:
 
 
 def _slice_length(entry: SliceEntry, extent: int) -> int:
-    return len(range(*slice(*entry[1:]).indices(extent)))
+    return _count(*_bounds(slice(*entry[1:]), extent))
 
 
 def indexed_shape(shape: Shape, index: BasicIndex) -> Shape:
