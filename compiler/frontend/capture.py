@@ -93,8 +93,9 @@ class CapturingGraph(Graph):
     """
 
     __slots__ = (
-        "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers", "captures", "holds_arrays",
-        "is_open", "location", "origins", "outer", "reads", "resources", "surroundings",
+        "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers", "captures",
+        "holds_arrays", "is_open", "location", "origins", "outer", "reads", "resources",
+        "surroundings",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
