@@ -170,6 +170,8 @@ class ClusterBuilder:
                 continue
             if not self._same_directions(into, other, node):
                 continue
+            if not (self._reads_alike(into, other) and self._reads_alike(other, into)):
+                continue
             if self._reaches(into.needs - {number}, number) or self._reaches(
                 other.needs - {into.number}, into.number
             ):
@@ -197,6 +199,22 @@ class ClusterBuilder:
             for value, phase in cluster.phases.items()
         )
         return rows or not waits
+
+    def _reads_alike(self, reader: Cluster, source: Cluster) -> bool:
+        """Whether what one cluster reads of another, such as a flipped value, is at each point of
+        the space what the other computes there."""
+        for node in reader.nodes:
+            for value in self.graph.inputs[node]:
+                if self.home.get(self.base(value)) != source.number:
+                    continue
+                seen = self._map_inside(source, value)
+                own = reader.arguments.get(node, reader.maps[node])
+                if seen is None or any(
+                    a not in (-1, b)
+                    for a, b in zip(seen, self._aligned(own, len(seen)), strict=True)
+                ):
+                    return False
+        return True
 
     def _merge(self, into: Cluster, other: Cluster) -> None:
         into.nodes = sorted({*into.nodes, *other.nodes})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import tapeline as tl
 from tapeline.compiler.codegen.cluster import MAX_ROW, form_clusters
 from tapeline.compiler.ir.graph import Graph
@@ -128,6 +130,17 @@ def test_every_computed_node_is_in_one_cluster_and_the_order_runs() -> None:
     for cluster in clusters:
         assert cluster.needs <= done
         done.add(cluster.number)
+
+
+def test_a_value_and_its_flipped_self_are_not_mixed_up_where_clusters_meet() -> None:
+    def step(x: tl.Tensor) -> tuple[tl.Tensor, tl.Tensor]:
+        p = x * x
+        r = p + 3
+        return r * (1 + tl.flip(p)), tl.sum(r)
+
+    x = tl.asarray(np.arange(12.0).reshape(4, 3))
+    for got, want in zip(tl.function(step)(x), step(x), strict=True):
+        np.testing.assert_array_equal(got.numpy(), want.numpy())
 
 
 def test_long_chains_form_clusters_in_linear_time() -> None:
