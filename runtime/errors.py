@@ -54,6 +54,10 @@ class ForwardModeError(TapelineError, NotImplementedError):
     has gradients only. `tl.checkpoint` has both."""
 
 
+class GradientCheckError(TapelineError, AssertionError):
+    """`tl.testing.check_gradients` found a derivative that differences of values contradict."""
+
+
 class SymbolicTensorError(TapelineError, TypeError):
     """A symbolic tensor was used where its value is needed: `if x > 0:`, `float(x)`,
     `np.asarray(x)`.

@@ -245,12 +245,14 @@ class Walk:
         owned = self.owned
         if owned is None:
             owned = self.owned = set()
-        elif node in owned:
+        elif node in owned and type(part) is _ndarray:  # a tensor has a history to keep
             held += part  # a buffer made here of the first two parts; nobody else has seen it
             return
         table[node] = total = self.add(held, part)
         if type(total) is _ndarray:
             owned.add(node)
+        else:
+            owned.discard(node)
 
     def add(self, held: Any, part: Any) -> Any:
         """The sum of two cotangents."""

@@ -168,7 +168,7 @@ class ClusterBuilder:
                 continue
             if other.axes is not None and into.axes is not None and other.axes != into.axes:
                 continue
-            if not self._same_directions(into, other, node):
+            if not self._same_directions(into, other):
                 continue
             if not (self._reads_alike(into, other) and self._reads_alike(other, into)):
                 continue
@@ -178,27 +178,43 @@ class ClusterBuilder:
                 continue
             self._merge(into, other)
 
-    def _same_directions(self, into: Cluster, other: Cluster, node: int) -> bool:
-        """Whether both clusters see the values that `node` joins along the same axes."""
-        for value in self.graph.inputs[node]:
-            if self.home.get(self.base(value)) != other.number:
-                continue
-            seen = self._map_inside(other, value)
-            aligned = self._aligned(into.maps[node], len(seen or ()))
-            if seen is None or any(
-                a != b for a, b in zip(seen, aligned, strict=True) if a >= 0 and b >= 0
-            ):
-                return False
+    def _same_directions(self, into: Cluster, other: Cluster) -> bool:
+        """Whether both clusters see the values that one takes from the other along the same
+        axes."""
+        if not (self._reads_along(into, other) and self._reads_along(other, into)):
+            return False
         axes = into.axes if into.axes is not None else other.axes
-        if axes is None:
+        if axes is None or self._rows_fit(into, axes):
             return True
-        rows = self._rows_fit(into, axes)
-        waits = any(
-            phase > 0 and (cluster.varies[value] & set(axes))
-            for cluster in (into, other)
-            for value, phase in cluster.phases.items()
-        )
-        return rows or not waits
+        varies = {**other.varies, **into.varies}
+        phases = self._phases_of(into, other)
+        return not any(phase > 0 and (varies[node] & set(axes)) for node, phase in phases.items())
+
+    def _reads_along(self, reader: Cluster, maker: Cluster) -> bool:
+        """Whether all that the reader takes from the maker lies in both along the same axes."""
+        for node in reader.nodes:
+            for value in self.graph.inputs[node]:
+                if self.home.get(self.base(value)) != maker.number:
+                    continue
+                seen = self._map_inside(maker, value)
+                if seen is None:
+                    return False
+                own = self._aligned(reader.arguments.get(node, reader.maps[node]), len(seen))
+                if any(a != b for a, b in zip(seen, own, strict=True) if a >= 0 and b >= 0):
+                    return False
+        return True
+
+    def _phases_of(self, into: Cluster, other: Cluster) -> dict[int, int]:
+        """How many reductions lie before each value, were the clusters one."""
+        phases: dict[int, int] = {}
+        for node in sorted({*into.nodes, *other.nodes}):
+            bases = (self.base(value) for value in self.graph.inputs[node])
+            phases[node] = max((phases[base] for base in bases if base in phases), default=0)
+            cluster = into if node in into.maps else other
+            if isinstance(self.graph.ops[node].lowering, Reduction):
+                reduced = {a for a in cluster.arguments[node] if a >= 0}
+                phases[node] += reduced > {a for a in cluster.maps[node] if a >= 0}
+        return phases
 
     def _reads_alike(self, reader: Cluster, source: Cluster) -> bool:
         """Whether what one cluster reads of another, such as a flipped value, is at each point of
@@ -220,7 +236,7 @@ class ClusterBuilder:
         into.nodes = sorted({*into.nodes, *other.nodes})
         into.maps = {**other.maps, **into.maps}
         into.arguments = {**other.arguments, **into.arguments}
-        into.phases = {**other.phases, **into.phases}
+        into.phases = self._phases_of(into, other)
         into.varies = {**other.varies, **into.varies}
         into.axes = into.axes if into.axes is not None else other.axes
         into.needs = (into.needs | other.needs) - {into.number, other.number}

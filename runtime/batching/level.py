@@ -152,7 +152,8 @@ class Level:
         below = [tensor for tensor, _ in pairs]
         mapped = [is_mapped for _, is_mapped in pairs]
         any_mapped = any(mapped) or op.has(Trait.RANDOM)
-        if any_mapped and op.batch is None and isinstance(op.lowering, Expansion):
+        expands = isinstance(op.lowering, Expansion) and not op.has(Trait.ELEMENTWISE)
+        if any_mapped and op.batch is None and expands:
             return self._expand(op, inputs, attrs)
         with self.outside():
             results = (

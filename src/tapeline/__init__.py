@@ -58,6 +58,7 @@ from tapeline.runtime.gradients.functional import value_and_grad as value_and_gr
 from tapeline.runtime.gradients.functional import vjp as vjp
 from tapeline.runtime.gradients.jacobians import hessian as hessian
 from tapeline.runtime.gradients.jacobians import jacobian as jacobian
+from tapeline.runtime.gradients.rules import custom_derivative as custom_derivative
 from tapeline.runtime.gradients.watcher import VariableWatcher as VariableWatcher
 from tapeline.runtime.inspection import __array_namespace_info__ as __array_namespace_info__
 from tapeline.runtime.limits import can_cast as can_cast
@@ -243,8 +244,9 @@ if TYPE_CHECKING:
     from tapeline import nn as nn
     from tapeline import optimizers as optimizers
     from tapeline import random as random
+    from tapeline import testing as testing
 
-_NAMESPACES = frozenset({"debugging", "fft", "linalg", "nn", "optimizers", "random"})
+_NAMESPACES = frozenset({"debugging", "fft", "linalg", "nn", "optimizers", "random", "testing"})
 """The namespaces that are loaded when they are first used."""
 
 

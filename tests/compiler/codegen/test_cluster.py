@@ -154,3 +154,18 @@ def test_long_chains_form_clusters_in_linear_time() -> None:
     clusters = form_clusters(graph)
     assert sum(len(cluster.nodes) for cluster in clusters) == 20_000
     assert len(clusters) < 500
+
+
+def test_a_reduction_that_is_read_across_its_rows_stays_in_front() -> None:
+    def apart(x: tl.Tensor) -> tl.Tensor:
+        a = tl.exp(x)
+        s = tl.sum(a, axis=1)
+        return (s[None, :] - s[:, None]) * a
+
+    graph = tl.function(apart).get_concrete_function(tl.TensorSpec([3, 3])).optimized_graph
+    first, *rest = form_clusters(graph)
+    names = [[graph.ops[node].name for node in cluster.nodes] for cluster in (first, *rest)]
+    assert names[0] == ["exp", "sum"]
+    assert "subtract" in names[1]
+    x = tl.asarray(np.linspace(-1.0, 1.0, 9).reshape(3, 3))
+    np.testing.assert_allclose(tl.function(apart)(x).numpy(), apart(x).numpy(), rtol=1e-14)

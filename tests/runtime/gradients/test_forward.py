@@ -100,3 +100,13 @@ def test_hvp_is_the_hessian_times_the_vector(mode: Wrapper, rng: np.random.Gener
 def test_hvp_of_several_arguments() -> None:
     found = tl.hvp(lambda x, y: x * y * y, [2.0, 3.0], [1.0, 10.0])
     assert [t.item() for t in found] == [60.0, 46.0]
+
+
+def test_gradient_of_a_direction_where_arrays_and_recorded_tensors_add_up() -> None:
+    x, w = tl.asarray([-0.5, 0.25]), tl.asarray([0.75, -2.0])
+
+    def along(x: Any) -> Any:
+        return tl.jvp(lambda x: tl.maximum(x, 0.0) + tl.exp(x), [x], [w])[1]
+
+    slope = tl.grad(lambda x: tl.sum(along(x)))(x)
+    np.testing.assert_allclose(slope.numpy(), np.exp(x.numpy()) * w.numpy(), rtol=1e-14)
