@@ -184,7 +184,8 @@ def lower_bodies(
         return tuple(None if placed is None else outer.dense(placed) for placed in inputs), ()
     form = loop_form(op, attrs)
     state, xs, captures = form.split(inputs)
-    state = [None if placed is None else outer.dense(placed) for placed in state]
+    ends = outputs[form.first :]
+    state = [_initial(outer, *pair) for pair in zip(state, ends, strict=False)]
     still: list[Layout | None] = [None] * len(state)
     rows = [Layout(0, x.layout.strides[1:]) for x in xs]
     fixed = [None if placed is None else placed.layout for placed in captures]
@@ -199,6 +200,15 @@ def lower_bodies(
     if form.length is None:
         bodies.reverse()
     return (*inputs[: form.first], *state, *xs, *captures), tuple(bodies)
+
+
+def _initial(outer: Lowering, placed: Placed | None, end: Placed | None) -> Placed | None:
+    """Where a loop finds a state that it begins with; what has to be made dense is written to where
+    the loop leaves it."""
+    if placed is None or end is None or outer.lies_dense(placed):
+        return None if placed is None else outer.dense(placed)
+    outer.copy_to(placed, end)
+    return end
 
 
 def _shared_operands(

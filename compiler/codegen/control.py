@@ -71,6 +71,7 @@ class ControlEmitter:
         self.steps = steps
         self.sites = sites
         self.failures: list[tuple[str, str, int]] = []
+        self.given: dict[int, str] = {}
         self.slots = 1
         self.calls_host = False
 
@@ -85,7 +86,7 @@ class ControlEmitter:
         ]
         offset = len(step.inputs)
         targets = [
-            None if placed is None else self._pointer_given(offset + k)
+            None if placed is None else self._pointer_given(offset + k, placed)
             for k, placed in enumerate(step.outputs)
         ]
         results = self.control(made, inputs, targets, 0)
@@ -94,15 +95,20 @@ class ControlEmitter:
                 b.store(result, target)
         return self._finish(name)
 
-    def _pointer_given(self, slot: int) -> str:
-        place = self.b.assign(f"getelementptr i64, ptr %given, i64 {slot}")
-        return self.b.assign(f"load ptr, ptr {place}, align 8")
+    def _pointer_given(self, slot: int, placed: Placed) -> str:
+        """The pointer to a buffer, loaded once."""
+        found = self.given.get(placed.buffer)
+        if found is None:
+            place = self.b.assign(f"getelementptr i64, ptr %given, i64 {slot}")
+            found = self.b.assign(f"load ptr, ptr {place}, align 8")
+            self.given[placed.buffer] = found
+        return found
 
     def _given(self, slot: int, placed: Placed | None, known: Any) -> Argument:
         assert placed is not None
         if known is not None:
             return Argument(self.b.fixed(known, code_of(placed.spec.dtype)), None)
-        pointer = self._pointer_given(slot)
+        pointer = self._pointer_given(slot, placed)
         if placed.spec.shape or placed.spec.dtype.kind == "c":
             return Argument(None, pointer)
         place = self.b.pointer_offset(pointer, placed.layout.offset)
@@ -309,6 +315,8 @@ class ControlEmitter:
         """An index counted from the front; outside of the axis the function fails."""
         b = self.b
         place = given = b.cast_code(index, "i8")
+        if b.is_within(place, size):
+            return place
         if index.code[0] == "i" and not b.is_nonnegative(index):
             negative = b.compare("lt", given, ZERO)
             place = b.select(negative, b.add(given, int64(size)), given)

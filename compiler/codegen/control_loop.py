@@ -132,8 +132,11 @@ class LoopEmitter:
         return following, latch
 
     def _note_counters(self, carried: _Carried) -> None:
-        """Notes where the numbers begin that only grow."""
+        """Notes where the numbers begin that only grow, and where they end."""
         graph = self.form.body
+        last = None
+        if self.limit is not None and self.limit.is_constant:
+            last = int(self.limit.name) - 1
         if carried.turn.name.startswith("%"):
             self.b.least[carried.turn.name] = 0
         for k, value in carried.numbers.items():
@@ -149,6 +152,8 @@ class LoopEmitter:
             constant = graph.constant_value(step)
             if constant is not None and constant.item() >= 0:
                 self.b.least[value.name] = least
+                if initial.is_constant and last is not None:
+                    self.b.most[value.name] = least + constant.item() * last
 
     # ---- before and after
 

@@ -458,6 +458,14 @@ class Lowering:
         """The operands of a choice that its branches may write over."""
         return frozenset()
 
+    def lies_dense(self, placed: Placed) -> bool:
+        """Whether a value lies in C order without gaps."""
+        return _lies_dense(placed)
+
+    def copy_to(self, source: Placed, target: Placed) -> None:
+        """Copies a value, which may be broadcast."""
+        self._copy(source, target, "copy")
+
     def dense(self, placed: Placed) -> Placed:
         """The value in C order, copied if need be."""
         return placed if _lies_dense(placed) else self._copied(placed)

@@ -43,7 +43,7 @@ class ScalarBuilder(FunctionBuilder):
     """Emits code for one lane; what was computed before, in a block that comes first in any case,
     is not computed again."""
 
-    __slots__ = ("_known", "_offsets", "least")
+    __slots__ = ("_known", "_offsets", "least", "most")
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
@@ -52,6 +52,8 @@ class ScalarBuilder(FunctionBuilder):
         """Registers that are another one plus a constant."""
         self.least: dict[str, int] = {}
         """Registers with ints that cannot be below a number, short of wrapping around."""
+        self.most: dict[str, int] = {}
+        """Registers with ints that cannot be above a number, where they have a least one too."""
 
     def assign(self, instruction: str) -> str:
         """The register with the result of an instruction, which is added if it is new."""
@@ -99,6 +101,12 @@ class ScalarBuilder(FunctionBuilder):
         number = _int_of(x)
         return self.least.get(x.name) if number is None else number
 
+    def is_within(self, x: Value, size: int) -> bool:
+        """Whether an int is known to be an index into so many elements."""
+        number = _int_of(x)
+        most = self.most.get(x.name) if number is None else number
+        return self.is_nonnegative(x) and most is not None and most < size
+
     def is_nonnegative(self, x: Value) -> bool:
         """Whether an int is known not to be negative."""
         least = self.least_of(x)
@@ -136,6 +144,8 @@ class ScalarBuilder(FunctionBuilder):
             least = self.least_of(base)
             if least is not None:
                 self.least[made.name] = least + total
+                if base.name in self.most:
+                    self.most[made.name] = self.most[base.name] + total
         return made
 
     def floor_divide(self, a: Value, b: Value, /) -> Value:

@@ -15,6 +15,7 @@ from tapeline.compiler.passes.dce import DeadCode
 from tapeline.compiler.passes.expand import Expand, TraceInto
 from tapeline.compiler.passes.fold import Fold
 from tapeline.compiler.passes.inline_calls import InlineCalls
+from tapeline.compiler.passes.spread import Spread
 from tapeline.runtime.errors import GraphError
 
 
@@ -44,6 +45,7 @@ def default_passes(
         Algebra(),  # simpler arithmetic, and less of it
         CommonSubexpressions(),  # the passes above make equal nodes out of different ones
         Control(optimize),  # then all that bodies take is as simple as it gets
+        Spread(optimize),  # loops that are left may be no loops at all
         DeadCode(),  # last: they leave behind what they replaced
     )
     return passes
