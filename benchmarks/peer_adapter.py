@@ -56,9 +56,11 @@ def arrays(raw: Any) -> tuple[Any, ...]:
     return tuple(np.array(tensor) for tensor in (raw if isinstance(raw, tuple) else (raw,)))
 
 
-def pure(function: Callable[..., Any], inputs: Inputs, names: Sequence[str]) -> Built:
+def pure(
+    function: Callable[..., Any], inputs: Inputs, names: Sequence[str], fastmath: bool = False
+) -> Built:
     """A compiled function of fixed inputs."""
-    compiled = tl.function(function)
+    compiled = tl.function(function, fastmath=fastmath)
     tensors = [tl.asarray(inputs[name]) for name in names]
     return (lambda: compiled(*tensors)), arrays
 
@@ -322,24 +324,32 @@ def lstm_100(inputs: Inputs) -> Built:
 
 @case("hot_loop_scalar", "while")
 def hot_loop_scalar(inputs: Inputs) -> Built:
-    def stopping_time(n: tl.Tensor, total: tl.Tensor) -> Any:
-        def turn(n: tl.Tensor, total: tl.Tensor) -> Any:
-            return tl.where(n % 2 == 0, n / 2, 3 * n + 1), total + 1
-
-        return tl.while_loop(lambda n, total: n != 1, turn, (n, total))[1]
-
     def total_time(last: tl.Tensor) -> Any:
-        def turn(n: tl.Tensor, total: tl.Tensor) -> Any:
-            return n + 1, stopping_time(n, total)
-
-        one, zero = tl.ones((), dtype=tl.float64), tl.zeros((), dtype=tl.float64)
-        return tl.while_loop(lambda n, total: n <= last, turn, (one, zero))[1]
+        total, start = 0.0, 1.0
+        while start <= last:
+            n = start
+            while n != 1.0:
+                half = n * 0.5
+                n = half if tl.floor(half) == half else 3.0 * n + 1.0
+                total += 1.0
+            start += 1.0
+        return total
 
     return pure(total_time, inputs, ("n",))
 
 
 @case("lorenz_rk4", "scan")
-def lorenz_rk4(inputs: Inputs) -> Built:
+def lorenz_strict(inputs: Inputs) -> Built:
+    return lorenz(inputs, fastmath=False)
+
+
+@case("lorenz_rk4", "scan-fastmath")
+def lorenz_fast(inputs: Inputs) -> Built:
+    return lorenz(inputs, fastmath=True)
+
+
+def lorenz(inputs: Inputs, fastmath: bool) -> Built:
+    """Steps of the Lorenz system."""
     dt, sigma, rho, beta = (inputs[name] for name in ("dt", "sigma", "rho", "beta"))
 
     def slope(state: Any) -> Any:
@@ -361,7 +371,7 @@ def lorenz_rk4(inputs: Inputs) -> Built:
         state, _ = tl.scan(turn, (s[0], s[1], s[2]), length=inputs["steps"])
         return tl.stack(state)
 
-    return pure(run, inputs, ("s",))
+    return pure(run, inputs, ("s",), fastmath)
 
 
 @case("mandelbrot", "scan")

@@ -88,15 +88,18 @@ class Compiled(NativeCallable):
     ----------
     graph : Graph
         A traced graph; it is optimized and compiled at the first run.
+    fastmath : bool
+        Whether products and sums of floats may be fused and regrouped.
     """
 
     __slots__ = (
         "__dict__", "__weakref__", "_calls", "_entry", "_executables", "_lock", "_optimized",
-        "_slow", "graph",
+        "_slow", "fastmath", "graph",
     )  # fmt: skip
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, fastmath: bool = False) -> None:
         self.graph = graph
+        self.fastmath = fastmath
         self._entry: NativeEntry | None = None
         self._calls = 0
         self._lock = threading.RLock()
@@ -123,7 +126,9 @@ class Compiled(NativeCallable):
                 if found is None:
                     from tapeline.compiler.executable.executable import Executable  # loads LLVM
 
-                    found = self._executables[key] = Executable(self.optimized, key)
+                    found = self._executables[key] = Executable(
+                        self.optimized, key, fastmath=self.fastmath
+                    )
         return found
 
     def __call__(self, *arrays: Array) -> Any:
@@ -158,8 +163,9 @@ class _Rules:
     recorded.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, fastmath: bool) -> None:
         self.graph = graph
+        self.fastmath = fastmath
         self._lock = threading.RLock()
         self._vjps: dict[tuple[Mask, bool, bool], tuple[Joint, DifferentiableGraph]] = {}
         self._batched: dict[tuple[int, tuple[bool, ...]], DifferentiableGraph] = {}
@@ -183,7 +189,7 @@ class _Rules:
                 graph = joint.graph
                 graph.outputs = graph.outputs[joint.n_outputs :]
                 graph.name = f"{self.graph.name}_vjp"
-                found = joint, DifferentiableGraph(optimize(graph))
+                found = joint, DifferentiableGraph(optimize(graph), self.fastmath)
                 self._vjps[wrt, guarded, sparse] = found
             return found
 
@@ -215,7 +221,8 @@ class _Rules:
         with self._lock:
             found = self._batched.get(key)
             if found is None:
-                found = self._batched[key] = DifferentiableGraph(self._batched_graph(*key))
+                graph = self._batched_graph(*key)
+                found = self._batched[key] = DifferentiableGraph(graph, self.fastmath)
         outputs = found(inputs)
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -255,14 +262,17 @@ class DifferentiableGraph:
     ----------
     graph : Graph
         A traced graph.
+    fastmath : bool
+        Whether products and sums of floats may be fused and regrouped, in all code made of it.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, fastmath: bool = False) -> None:
         self.graph = graph
-        self.compiled = Compiled(graph)
+        self.fastmath = fastmath
+        self.compiled = Compiled(graph, fastmath)
         self.n_inputs = len(graph.placeholders)
         self.n_outputs = len(graph.outputs)
-        self._rules = _Rules(graph)
+        self._rules = _Rules(graph, fastmath)
         self.op = self._call_op()
         self._lock = threading.RLock()
         self._pairs: dict[Mask, Recorded] = {}
@@ -360,7 +370,7 @@ class DifferentiableGraph:
         rules = self._rules
         joint = build_joint(rules.simplified, wrt)
         pair = build_pair(joint, optimize)
-        forward, backward = Compiled(pair.forward), Compiled(pair.backward)
+        forward, backward = (Compiled(g, self.fastmath) for g in (pair.forward, pair.backward))
         specs = [self.graph.spec(node) for node in self.graph.outputs]
         n_inputs = self.n_inputs
 

@@ -62,6 +62,7 @@ class ConcreteFunction:
         leaves: list[Any],
         cells: list[tuple[Capture | int, int]],
         guards: Guards | None = None,
+        fastmath: bool = False,
     ) -> None:
         self.name = graph.name
         self.given: tuple[tuple[Any, ...], dict[str, Any], tuple[Tensor, ...]] = (), {}, ()
@@ -85,7 +86,7 @@ class ConcreteFunction:
         graph.outputs += [r.current for r in resources if r.is_assigned]
         graph.outputs += [node for _, node in cells]
         self._variables = tuple(r.variable for r in resources)
-        self.differentiable = DifferentiableGraph(graph)
+        self.differentiable = DifferentiableGraph(graph, fastmath)
         self.is_plain = (
             not (self._hidden or self._assigned or self._cells) and self.result_shape == "single"
         )
@@ -421,6 +422,7 @@ def trace(
     call: Call,
     autograph: bool = True,
     places: Places = (),
+    fastmath: bool = False,
 ) -> ConcreteFunction:
     """Runs the function once on symbolic tensors, with its control flow converted if `autograph`,
     and with the sizes at `places` left open.
@@ -464,7 +466,7 @@ def trace(
     kind: type[ConcreteFunction] = ConcreteFunction
     if places:
         from tapeline.compiler.open_function import OpenFunction as kind  # builds on this class
-    made = kind(graph, specs, results, leaves, cells, guards)
+    made = kind(graph, specs, results, leaves, cells, guards, fastmath)
     held = [nest.map_structure(hold_weakly, value) for value in (*args, *kwargs.values())]
     by_name = dict(zip(kwargs, held[len(args) :], strict=True))
     made.given = tuple(held[: len(args)]), by_name, tuple(placeholders)

@@ -93,7 +93,7 @@ class OpenFunction(ConcreteFunction):
         made._inputs = tuple(map(specializer.spec, self._inputs))
         made._leaves = list(map(specializer.fill, self._leaves))
         made._hidden = [(ids[node], source, kind) for node, source, kind in self._hidden]
-        made.differentiable = DifferentiableGraph(graph)
+        made.differentiable = DifferentiableGraph(graph, self.differentiable.fastmath)
         made.general = self
         for name in OpenFunction.__annotations__:
             made.__dict__.pop(name, None)

@@ -100,7 +100,9 @@ class Arithmetic(Lines):
     def _plain(self, name: str, a: Value, b: Value) -> Value:
         if a.code == "b1":
             return self._binary(_BOOL_ADD[name], a, b)
-        return self._binary(f"f{name}" if is_float(a.code) else name, a, b)
+        if not is_float(a.code):
+            return self._binary(name, a, b)
+        return self._binary(f"f{name} reassoc contract" if self.relaxed else f"f{name}", a, b)
 
     def add(self, a: Value, b: Value, /) -> Value:
         """Sum; `or` of bools."""

@@ -39,4 +39,5 @@ class Builder(Division):
         TypeError
             If the operands are not floats.
         """
-        return call_function(self, name, *self.align_lanes(*args))
+        found: Value = self.emit_exactly(call_function, name, *self.align_lanes(*args))
+        return found

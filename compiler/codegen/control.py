@@ -279,7 +279,7 @@ class ControlEmitter:
         values = [self.number(frame, i) for i in inputs]
         if op in GUARDED:
             return self._guarded(op, values)
-        made: Value = op.lowering.emit(self.b, *values, *attrs)
+        made: Value = self.b.emit_op(op.lowering.emit, *values, *attrs)
         if made.code[0] == "i" and op in _KEEP_SIGN:
             self._note_sign(op, values, made)
         return made

@@ -37,11 +37,13 @@ class Lines:
     value was *last* defined, and any operation may start new blocks: read `current` afterwards.
     """
 
-    __slots__ = ("_numbers", "allocas", "current", "lines", "parts", "target")
+    __slots__ = ("_numbers", "allocas", "current", "lines", "parts", "relaxed", "target")
 
     def __init__(self, parts: ModuleParts, target: Target, entry: str = "entry") -> None:
         self.parts = parts
         self.target = target
+        self.relaxed = False
+        """Whether float products and sums that are emitted now may be fused and regrouped."""
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.current = entry
@@ -50,6 +52,21 @@ class Lines:
     def body(self) -> str:
         """The function body: stack slots first, then the lines; the entry label is not included."""
         return "\n".join(self.allocas + self.lines) + "\n"
+
+    def emit_op(self, emit: Callable[..., Any], *args: Any) -> Any:
+        """What the `emit` of an op of the program gives: of its floats `fastmath` speaks."""
+        return self._in_mode(self.target.fastmath, emit, *args)
+
+    def emit_exactly(self, emit: Callable[..., Any], *args: Any) -> Any:
+        """What a function emits whose every rounding counts."""
+        return self._in_mode(False, emit, *args)
+
+    def _in_mode(self, relaxed: bool, emit: Callable[..., Any], *args: Any) -> Any:
+        before, self.relaxed = self.relaxed, relaxed
+        try:
+            return emit(self, *args)
+        finally:
+            self.relaxed = before
 
     # ---- text
 

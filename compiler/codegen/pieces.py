@@ -208,7 +208,7 @@ class PieceBuilder:
             rows = list(zip(*spread, strict=True))
         op = graph.ops[node]
         if op not in GUARDED:
-            return tuple(emit(b, *row, *attrs) for row in rows)
+            return tuple(b.emit_op(emit, *row, *attrs) for row in rows)
         plain_of = b.mul if op is get_op("guarded_multiply") else b.div
         plain = [plain_of(*row) for row in rows]
         wrong = b.is_nan(plain[0])

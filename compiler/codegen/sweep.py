@@ -179,7 +179,7 @@ class Sweep:
         """A map step of known values."""
         step = self._step(value)
         assert step.emit is not None
-        found: Value = step.emit(self.f, *(known[arg] for arg in step.args))
+        found: Value = self.f.emit_op(step.emit, *(known[arg] for arg in step.args))
         return found
 
     def evaluate(

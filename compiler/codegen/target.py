@@ -23,6 +23,8 @@ class Target:
     features: str
     avx512: bool
     vector_bytes: int
+    fastmath: bool = False
+    """Whether products and sums of floats may be fused and regrouped."""
 
     def lanes(self, size: int) -> int:
         """Elements of `size` bytes in one vector register."""

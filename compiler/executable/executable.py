@@ -11,6 +11,7 @@ import ctypes
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,19 @@ class Executable:
         Layout of each input; None is C-contiguous.
     timed : bool
         Whether the code notes the times of its steps, for `run_timed`.
+    fastmath : bool
+        Whether products and sums of floats may be fused and regrouped.
     """
 
     def __init__(
-        self, graph: Graph, layouts: Sequence[Layout | None] | None = None, timed: bool = False
+        self,
+        graph: Graph,
+        layouts: Sequence[Layout | None] | None = None,
+        timed: bool = False,
+        fastmath: bool = False,
     ) -> None:
         self.graph = graph
-        target = host_target()
+        target = replace(host_target(), fastmath=fastmath)
         self.module: Module = assemble(lower_graph(graph, target, layouts), target, timed)
         self._failures = threading.local()
         self._hosts = [_HOST(self._host_call(step)) for step in self.module.hosts]

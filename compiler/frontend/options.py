@@ -28,6 +28,7 @@ class Options:
     input_signature: tuple[Any, ...] | None = None
     static_args: tuple[str, ...] = ()
     reduce_retracing: bool = True
+    fastmath: bool = False
 
     def __post_init__(self) -> None:
         if self.max_traces < 1:

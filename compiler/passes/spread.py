@@ -59,7 +59,7 @@ class Spread:
         return PassResult(self.optimize(work.finish().graph), True)
 
 
-class _Stop(Exception):  # noqa: N818 - it is no error, the loop stays as it is
+class _Stop(Exception):
     """The turns of the loop may need one another."""
 
 
@@ -325,7 +325,12 @@ class _Spreader:
                 raise _Stop
             nodes = (source.node, self._node(index))
             return _Number(self.target.add(graph.ops[node], nodes, (0,), graph.locations[node]))
-        return self._read(source, self._within(index, spec.size))
+        line = self._within(index, spec.size)
+        pace = _pace(graph.constant_value(graph.inputs[node][0]))
+        if pace is not None:
+            start, step = pace
+            return _Number(None, (start + step * line[0], step * line[1]))
+        return self._read(source, line)
 
     def _read(self, source: Any, line: tuple[int, int]) -> _Number:
         """The elements of an array along a line."""
@@ -386,6 +391,15 @@ class _Spreader:
         elif isinstance(side, _State) and side.position == written.position:
             return self._read(side, written.line)
         raise _Stop
+
+
+def _pace(table: Any) -> tuple[int, int] | None:
+    """First element and step of a table of indices that grow evenly."""
+    if table is None or table.dtype != np.int64 or table.size < 2:
+        return None
+    start, step = int(table[0]), int(table[1]) - int(table[0])
+    even = bool((table == start + step * np.arange(table.size)).all())
+    return (start, step) if even and max(abs(start), abs(step)) < _FAR else None
 
 
 def _line(name: str, lines: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
