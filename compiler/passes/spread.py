@@ -404,9 +404,12 @@ def _pace(table: Any) -> tuple[int, int] | None:
 
 def _line(name: str, lines: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
     """A sum, difference or product of numbers that grow evenly, where that grows evenly too."""
-    if len(lines) != 2 or lines[0] is None or lines[1] is None:
+    if len(lines) != 2:
         return None
-    (a, p), (b, q) = lines
+    first, second = lines
+    if first is None or second is None:
+        return None
+    (a, p), (b, q) = first, second
     if name == "add":
         made = a + b, p + q
     elif name == "subtract":
