@@ -329,6 +329,9 @@ _ABOUT_ARRAYS = frozenset(
     {
         np.allclose, np.array2string, np.array_equal, np.array_repr, np.array_str,
         np.may_share_memory, np.ndim, np.result_type, np.shape, np.shares_memory, np.size,
+        np.can_cast, np.common_type, np.einsum_path, np.iscomplexobj, np.isrealobj,
+        np.min_scalar_type, np.diag_indices_from, np.tril_indices_from, np.triu_indices_from,
+        np.save, np.savetxt,
     }
 )  # fmt: skip
 

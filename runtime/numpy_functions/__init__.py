@@ -9,7 +9,18 @@ arguments that it takes.
 from collections.abc import Callable
 from typing import Any
 
-from tapeline.runtime.numpy_functions import arrangement, elements, signatures, summaries
+from tapeline.runtime.numpy_functions import (
+    arrangement,
+    covariances,
+    elements,
+    linear,
+    polynomials,
+    quantiles,
+    reductions,
+    selecting,
+    signatures,
+    summaries,
+)
 from tapeline.runtime.ops import factorizations, real_fft, spectral  # noqa: F401  # register theirs
 
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
@@ -17,5 +28,11 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     **elements.ANSWERS,
     **signatures.ANSWERS,
     **summaries.ANSWERS,
+    **reductions.ANSWERS,
+    **quantiles.ANSWERS,
+    **covariances.ANSWERS,
+    **selecting.ANSWERS,
+    **polynomials.ANSWERS,
+    **linear.ANSWERS,
 }
 """What answers for a NumPy function given tensors."""

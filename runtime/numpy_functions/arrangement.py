@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops.arranging import split
 from tapeline.runtime.ops.gather import take
-from tapeline.runtime.ops.joining import concat, stack
+from tapeline.runtime.ops.grids import meshgrid
+from tapeline.runtime.ops.joining import concat, pad, stack
 from tapeline.runtime.ops.permuting import flip, moveaxis, swapaxes
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.searching import nonzero
-from tapeline.runtime.ops.selection import where
+from tapeline.runtime.ops.selection import clip, where
 from tapeline.runtime.ops.shaping import broadcast_to, expand_dims, ravel, reshape
 from tapeline.runtime.ops.slicing import DIAGONAL_GRAD, diagonal
-from tapeline.runtime.tensor import Tensor, as_tensor
+from tapeline.runtime.spec import canonical_dtype
+from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor
 
 
 def _at_least(x: Any, ndim: int) -> Tensor:
@@ -39,12 +42,28 @@ def _several(ndim: int) -> Any:
     return at_least
 
 
-def _vstack(tup: Sequence[Any]) -> Tensor:
-    return concat([_at_least(x, 2) for x in tup], axis=0)
+def _joined(
+    arrays: Sequence[Any], /, axis: int | None = 0, *, dtype: Any = None, casting: str = "same_kind"
+) -> Tensor:
+    return _in_dtype(concat(arrays, axis=axis), dtype)
 
 
-def _hstack(tup: Sequence[Any]) -> Tensor:
-    parts = [_at_least(x, 1) for x in tup]
+def _stacked(
+    arrays: Sequence[Any], axis: int = 0, *, dtype: Any = None, casting: str = "same_kind"
+) -> Tensor:
+    return _in_dtype(stack([as_tensor(x) for x in arrays], axis=axis), dtype)
+
+
+def _in_dtype(x: Tensor, dtype: Any) -> Tensor:
+    return x if dtype is None else cast_tensor(x, canonical_dtype(dtype))
+
+
+def _vstack(tup: Sequence[Any], *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
+    return _joined([_at_least(x, 2) for x in tup], dtype=dtype)
+
+
+def _hstack(tup: Sequence[Any], *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
+    parts = [_in_dtype(_at_least(x, 1), dtype) for x in tup]
     return concat(parts, axis=0 if parts[0].ndim == 1 else 1)
 
 
@@ -149,9 +168,14 @@ def _extract(condition: Any, arr: Any) -> Tensor:
     return ravel(arr)[ravel(condition)]
 
 
-def _ediff1d(ary: Any) -> Tensor:
+def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
     flat = ravel(ary)
-    return flat[1:] - flat[:-1]
+    found = flat[1:] - flat[:-1]
+    before, after = (
+        [] if given is None else [cast_tensor(ravel(as_tensor(given)), found.dtype)]
+        for given in (to_begin, to_end)
+    )
+    return concat([*before, found, *after])
 
 
 def _delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
@@ -179,7 +203,55 @@ def _insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
     return take(joined, order, axis=axis)
 
 
+def _pad(
+    array: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0, **options: Any
+) -> Tensor:
+    x = as_tensor(array)
+    widths = np.asarray(list(pad_width.values()) if isinstance(pad_width, dict) else pad_width)
+    if isinstance(pad_width, dict):
+        given = {axis % x.ndim: width for axis, width in pad_width.items()}
+        widths = np.array([np.broadcast_to(given.get(k, 0), 2) for k in range(x.ndim)])
+    widths = np.broadcast_to(widths, (x.ndim, 2))
+    if mode == "constant" and np.ndim(constant_values) == 0:
+        return pad(x, widths.tolist(), constant_values=constant_values)
+    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
+        raise ArgumentError(
+            f"np.pad: of tensors, mode must be 'constant', 'edge', 'reflect', 'symmetric' or "
+            f"'wrap', got {mode!r}"
+        )
+    fills = np.broadcast_to(constant_values, (x.ndim, 2))
+    for axis, (before, after) in enumerate(widths.tolist()):
+        if mode == "constant":
+            sides = (before, 0), (0, after)
+            for pair, fill in zip(sides, fills[axis], strict=True):
+                all_sides = [pair if k == axis else (0, 0) for k in range(x.ndim)]
+                x = pad(x, all_sides, constant_values=fill.item())
+        elif before or after:
+            places = np.pad(np.arange(x.shape[axis]), (before, after), mode, **options)
+            x = take(x, places, axis=axis)
+    return x
+
+
+def _clip(
+    a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
+) -> Tensor:
+    return clip(a, a_min if min is None else min, a_max if max is None else max)
+
+
+def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    if not sparse:
+        return meshgrid(*xi, indexing=indexing)
+    arrays = [ravel(as_tensor(x)) for x in xi]
+    found = []
+    for position, x in enumerate(arrays):
+        axis = 1 - position if indexing == "xy" and position < 2 and len(arrays) > 1 else position
+        found.append(reshape(x, [-1 if k == axis else 1 for k in range(len(arrays))]))
+    return found
+
+
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.concatenate: _joined, np.stack: _stacked, np.pad: _pad, np.clip: _clip,
+    np.meshgrid: _meshgrid,
     np.atleast_1d: _several(1), np.atleast_2d: _several(2), np.atleast_3d: _several(3),
     np.vstack: _vstack, np.hstack: _hstack, np.dstack: _dstack,
     np.column_stack: _column_stack, np.append: _append, np.array_split: _array_split,

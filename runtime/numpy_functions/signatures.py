@@ -8,70 +8,18 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.ops import arranging, creation, grids, linalg, matmul, norms, solving
+from tapeline.runtime.ops import arranging, creation, grids, matmul, norms, solving
 from tapeline.runtime.ops.cast import identity
-from tapeline.runtime.ops.extrema import max as max_over
-from tapeline.runtime.ops.extrema import min as min_over
 from tapeline.runtime.ops.permuting import matrix_transpose
-from tapeline.runtime.ops.reduction import all as all_of
-from tapeline.runtime.ops.reduction import any as any_of
-from tapeline.runtime.ops.reduction import count_nonzero, prod
+from tapeline.runtime.ops.reduction import count_nonzero
 from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.rounding import round as rounded
 from tapeline.runtime.ops.singular import svdvals
 from tapeline.runtime.ops.slicing import diagonal
 from tapeline.runtime.ops.sorting import argsort as order_of
 from tapeline.runtime.ops.sorting import sort as sorted_along
-from tapeline.runtime.ops.statistics import mean, std, var
 from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor, cast_tensor
-
-
-def _sum(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Tensor:
-    return sum_over(a, axis, dtype=dtype, keepdims=keepdims)
-
-
-def _prod(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Tensor:
-    return prod(a, axis, dtype=dtype, keepdims=keepdims)
-
-
-def _mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Tensor:
-    return mean(_in(a, dtype), axis, keepdims=keepdims)
-
-
-def _var(
-    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
-) -> Tensor:
-    return var(_in(a, dtype), axis, ddof=ddof, keepdims=keepdims)
-
-
-def _std(
-    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
-) -> Tensor:
-    return std(_in(a, dtype), axis, ddof=ddof, keepdims=keepdims)
-
-
-def _in(a: Any, dtype: Any) -> Any:
-    """The tensor in the dtype that was asked for, if any."""
-    if dtype is None or not isinstance(a, Tensor):
-        return a
-    return cast_tensor(a, canonical_dtype(dtype))
-
-
-def _max(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    return max_over(a, axis, keepdims=keepdims)
-
-
-def _min(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    return min_over(a, axis, keepdims=keepdims)
-
-
-def _any(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    return any_of(a, axis, keepdims=keepdims)
-
-
-def _all(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    return all_of(a, axis, keepdims=keepdims)
 
 
 def _sort(a: Any, axis: int | None = -1, kind: Any = None, *, stable: Any = None) -> Tensor:
@@ -98,21 +46,36 @@ def _copy(a: Any, order: str = "K", subok: bool = False) -> Tensor:
     return identity(a)
 
 
-def _zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True) -> Tensor:
+def _zeros_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+) -> Tensor:
+    if shape is not None:
+        return creation.zeros(shape, dtype=a.dtype if dtype is None else dtype)
     return creation.zeros_like(a, dtype)
 
 
-def _ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True) -> Tensor:
+def _ones_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+) -> Tensor:
+    if shape is not None:
+        return creation.ones(shape, dtype=a.dtype if dtype is None else dtype)
     return creation.ones_like(a, dtype)
 
 
-def _empty_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True) -> Tensor:
+def _empty_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+) -> Tensor:
+    if shape is not None:
+        return creation.empty(shape, dtype=a.dtype if dtype is None else dtype)
     return creation.empty_like(a, dtype)
 
 
 def _full_like(
-    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True
-) -> Tensor:
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
+    shape: Any = None,
+) -> Tensor:  # fmt: skip
+    if shape is not None:
+        return creation.full(shape, fill_value, dtype=a.dtype if dtype is None else dtype)
     return creation.full_like(a, fill_value, dtype)
 
 
@@ -168,15 +131,13 @@ def _cond(x: Any, p: Any = None) -> Tensor:
 
 
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
-    np.sum: _sum, np.prod: _prod, np.mean: _mean, np.var: _var, np.std: _std,
-    np.max: _max, np.amax: _max, np.min: _min, np.amin: _min, np.any: _any, np.all: _all,
     np.sort: _sort, np.argsort: _argsort, np.count_nonzero: count_nonzero,
     np.tril: _tril, np.triu: _triu, np.trace: _trace, np.diagonal: diagonal, np.copy: _copy,
     np.zeros_like: _zeros_like, np.ones_like: _ones_like, np.empty_like: _empty_like,
-    np.full_like: _full_like, np.linspace: _linspace, np.meshgrid: grids.meshgrid,
+    np.full_like: _full_like, np.linspace: _linspace,
     np.roll: arranging.roll, np.repeat: arranging.repeat, np.tile: arranging.tile,
     np.split: arranging.split, np.around: rounded,
-    np.cross: linalg.cross, np.vecdot: matmul.vecdot, np.matrix_transpose: matrix_transpose,
+    np.vecdot: matmul.vecdot, np.matrix_transpose: matrix_transpose,
     np.linalg.matmul: matmul.matmul, np.linalg.outer: matmul.outer,
     np.linalg.tensordot: matmul.tensordot, np.linalg.vecdot: matmul.vecdot,
     np.linalg.matrix_transpose: matrix_transpose, np.linalg.norm: _norm,

@@ -150,9 +150,9 @@ def test_numpy_functions_reach_registered_counterparts() -> None:
     before = dict(NUMPY_FUNCTIONS)
     try:
         register_ufunc(np.heaviside, answer)
-        register_ufunc(np.unwrap, answer)
+        register_ufunc(np.i0, answer)
         assert isinstance(np.heaviside(np.ones(2), x), Tensor)
-        assert isinstance(np.unwrap(x, axis=0), Tensor)
+        assert isinstance(np.i0(x), Tensor)
         target = np.ones(2)
         assert np.heaviside(x, x, out=target) is target
         assert target.tolist() == [0.0, 0.0]
@@ -162,7 +162,7 @@ def test_numpy_functions_reach_registered_counterparts() -> None:
     finally:
         NUMPY_FUNCTIONS.clear()
         NUMPY_FUNCTIONS.update(before)
-    assert calls == [(2, {}), (1, {"axis": 0}), (2, {}), (2, {})]
+    assert calls == [(2, {}), (1, {}), (2, {}), (2, {})]
 
 
 def test_numpy_functions_without_counterpart_are_named() -> None:
