@@ -21,7 +21,12 @@ from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime import nest
 from tapeline.runtime.dims import Dim
-from tapeline.runtime.errors import ArgumentError, ShapeError, TracingError
+from tapeline.runtime.errors import (
+    ArgumentError,
+    MutatedArgumentError,
+    ShapeError,
+    VariableCreationError,
+)
 from tapeline.runtime.spec import TensorSpec, canonical_dtype, spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 
@@ -130,6 +135,11 @@ class ConcreteFunction:
     def variables(self) -> tuple[Any, ...]:
         """The Variables that the function reads or assigns, in order of first use."""
         return self._variables
+
+    @property
+    def trainable_variables(self) -> tuple[Any, ...]:
+        """Those of `variables` that tapes watch by themselves."""
+        return tuple(variable for variable in self._variables if variable.trainable)
 
     @property
     def depends_on_trace(self) -> bool:
@@ -423,14 +433,17 @@ def trace(
     autograph: bool = True,
     places: Places = (),
     fastmath: bool = False,
+    is_second: bool = False,
 ) -> ConcreteFunction:
     """Runs the function once on symbolic tensors, with its control flow converted if `autograph`,
     and with the sizes at `places` left open.
 
     Raises
     ------
-    TracingError
-        If the function changed an argument's container or an array.
+    MutatedArgumentError
+        If the function changed an argument's container.
+    VariableCreationError
+        If it makes Variables each time it runs.
     Exception
         What the function raises; nothing of the trace remains.
     """
@@ -442,6 +455,10 @@ def trace(
     for value, path, shape in zip(call.tensors, names, shapes, strict=True):
         specs.append(spec_of(shape, canonical_dtype(value.dtype)))
         placeholders.append(graph.placeholder_tensor(specs[-1], path))
+    graph.feeds = {
+        node: None if id(value) in call.abstract else value
+        for node, value in zip(graph.placeholders, call.tensors, strict=True)
+    }
     stand_ins = _by_identity(graph, call.tensors, placeholders)
     args = tuple(nest.map_structure(stand_ins, value) for value in call.args)
     kwargs = {key: nest.map_structure(stand_ins, value) for key, value in call.kwargs.items()}
@@ -457,6 +474,16 @@ def trace(
     finally:
         written = graph.written_cells()
         reads, graph.reads = graph.reads, None  # they must not live as long as the graph
+        graph.outer = None  # it may hold this graph, in an op
+    if graph.n_created:
+        if is_second:
+            raise VariableCreationError(
+                f"{name}: the function makes a Variable each time it runs, and a compiled call "
+                "would not; make it outside, or once, and keep it: "
+                "`if self.v is None: self.v = tl.Variable(...)`"
+            )
+        # The Variables are there now; the function as it runs from now on is another one.
+        return trace(function, name, signature, call, autograph, places, fastmath, is_second=True)
     cells: list[tuple[Capture | int, int]] = list(written)
     for position, placeholder in enumerate(placeholders):
         node = placeholder._value.id
@@ -498,7 +525,7 @@ def _check_containers(
         if len(now) != len(leaves) or any(a is not b for a, b in zip(now, leaves, strict=True)):
             names = signature.names
             argument = names[position] if position < len(names) else f"number {position}"
-            raise TracingError(
+            raise MutatedArgumentError(
                 f"{name}: the function changed its argument {argument!r} (a "
                 f"{type(value).__name__}) while it was traced. A compiled call would not do that "
                 "again: make a copy of the container, and return it"

@@ -411,6 +411,7 @@ class Function(NativeCallable, Generic[P, R]):
         args = tuple(nest.map_structure(stand_in, value) for value in args)
         kwargs = {name: nest.map_structure(stand_in, value) for name, value in kwargs.items()}
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
+        call.abstract = frozenset(specs)
         call.open = call.open or open_places([specs.get(id(t)) for t in call.tensors])
         if call.open:
             general = self._concrete(call).general

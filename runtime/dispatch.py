@@ -44,6 +44,10 @@ class Handler(Protocol):
         """Give the variable a new value."""
         ...
 
+    def create_variable(self, value: Tensor, /) -> Any:
+        """The array that a Variable made now begins with."""
+        ...
+
     def enter_gradient(self, node: Node, /) -> None:
         """What follows are the rules of this node of a tape."""
         ...

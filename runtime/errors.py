@@ -76,7 +76,22 @@ class LeakedTensorError(TapelineError, TypeError):
 
 
 class TracingError(TapelineError, RuntimeError):
-    """A function did something that a trace cannot hold, such as mutating an argument list."""
+    """A function did something that a trace cannot hold."""
+
+
+class MutatedArgumentError(TracingError, ValueError):
+    """A function changed a list, dict or other container that it was called with.
+
+    Repair: make a copy of the container, change that, and return it.
+    """
+
+
+class VariableCreationError(TracingError, ValueError):
+    """A function makes a Variable in a way that a compiled call cannot repeat.
+
+    Mistake: `v = tl.Variable(0.0)` in a function, at every call.
+    Repair: make it outside, or once: `if self.v is None: self.v = tl.Variable(0.0)`.
+    """
 
 
 class DynamicShapeError(TracingError):

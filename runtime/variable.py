@@ -19,6 +19,7 @@ from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.indexed_slices import IndexedSlices, scatter
 from tapeline.runtime.record import EMPTY, Node, meet, new_leaf
 from tapeline.runtime.reference import Reference
+from tapeline.runtime.scopes import init_scope
 from tapeline.runtime.spec import DType, Shape
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
 
@@ -31,8 +32,9 @@ class Variable:
 
     Parameters
     ----------
-    initial : TensorLike
-        The first value; copied. Shape and dtype stay as they are.
+    initial : TensorLike, or a function without parameters that returns one
+        The first value; copied. Shape and dtype stay as they are. In a function that is traced, a
+        Variable is to be made once and kept: the trace runs twice then, to see that it is.
     trainable : bool
         Whether tapes watch the variable by themselves when it is read.
     name : str, optional
@@ -61,14 +63,22 @@ class Variable:
 
     def __init__(
         self,
-        initial: TensorLike,
+        initial: TensorLike | Callable[[], TensorLike],
         trainable: bool = True,
         name: str | None = None,
         dtype: npt.DTypeLike | None = None,
     ) -> None:
-        value = as_tensor(initial, dtype, "Variable")._concrete("Variable(initial)")
-        is_ours = not hasattr(type(initial), "__tapeline_tensor__")
-        self._value = value if is_ours else np.array(value, order="C")
+        if callable(initial):
+            with init_scope():
+                initial = initial()
+        tensor = as_tensor(initial, dtype, "Variable")
+        handler = STATE.handler
+        if handler is None:
+            value = tensor._concrete("Variable(initial)")
+            is_ours = not hasattr(type(initial), "__tapeline_tensor__")
+            self._value = value if is_ours else np.array(value, order="C")
+        else:
+            self._value = handler.create_variable(tensor)
         self._trainable = trainable
         self._name = name
         self._serial = _next_serial()

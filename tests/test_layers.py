@@ -20,7 +20,7 @@ RUNTIME_LAYERS = (
     ("record",),
     ("tensor", "nest", "ranges", "loop_options"),
     ("dispatch",),
-    ("operators",),
+    ("operators", "scopes"),
     ("cells", "limits", "exchange", "indexed_slices", "callbacks"),
     ("inspection",),
     ("ops",),

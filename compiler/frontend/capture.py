@@ -93,9 +93,9 @@ class CapturingGraph(Graph):
     """
 
     __slots__ = (
-        "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers", "captures",
-        "holds_arrays", "is_open", "location", "origins", "outer", "reads", "resources",
-        "surroundings",
+        "__weakref__", "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers",
+        "captures", "feeds", "holds_arrays", "is_open", "location", "n_created", "origins", "outer",
+        "reads", "resources", "surroundings",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
@@ -118,6 +118,10 @@ class CapturingGraph(Graph):
         self._constant_cells: dict[int, Tensor] = {}
         self._numbers: set[int] = set()
         self._frozen: dict[int, Any] = {}
+        self.feeds: dict[int, Any] = {}
+        """What the inputs are in the call that is traced; None for those that specs stand for."""
+        self.n_created = 0
+        """How many Variables the trace made."""
         self.reads: Reads | None = None
         """What the trace reads besides tensors; None where nobody asks."""
 
@@ -146,6 +150,7 @@ class CapturingGraph(Graph):
             self._constant_cells.clear()
             self._numbers.clear()
             self._frozen.clear()
+            self.feeds.clear()
 
     def freeze(self, value: Any) -> Any:
         """The same tensor or array, which the trace takes as a constant from now on."""
@@ -241,6 +246,28 @@ class CapturingGraph(Graph):
             resource = self.resources[id(variable)] = Resource(variable, spec, None, node)
         resource.current = node
         resource.is_assigned = True
+
+    def create_variable(self, value: Tensor) -> npt.NDArray[Any]:
+        """The first value of a Variable that the function makes. The outermost function that is
+        traced together with this graph takes note."""
+        from tapeline.compiler.frontend.lifting import first_value  # it needs this class
+
+        found = first_value(value)
+        root = self
+        while root.surroundings is not None and root.outer is not None:
+            root = root.outer
+        root.n_created += 1
+        return found
+
+    @property
+    def variables(self) -> tuple[Any, ...]:
+        """The Variables that are read or assigned, in order of first use."""
+        return tuple(resource.variable for resource in self.resources.values())
+
+    @property
+    def trainable_variables(self) -> tuple[Any, ...]:
+        """Those of `variables` that tapes watch by themselves."""
+        return tuple(variable for variable in self.variables if variable.trainable)
 
     def _resource(self, variable: Any) -> Resource | None:
         return self.resources.get(id(variable))

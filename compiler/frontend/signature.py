@@ -45,15 +45,18 @@ class Call:
         Where in the key the shape of each tensor stands.
     open : tuple of Place
         Dimensions that specs leave open.
+    abstract : set of int
+        The ids of tensors that only stand for others, and have no values.
     """
 
-    __slots__ = ("args", "key", "kwargs", "open", "spots", "tensors")
+    __slots__ = ("abstract", "args", "key", "kwargs", "open", "spots", "tensors")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.args = args
         self.kwargs = kwargs
         self.key: tuple[Any, ...] = ()
         self.tensors: list[Any] = []
+        self.abstract: frozenset[int] = frozenset()
         self.spots: list[int] = []
         self.open: tuple[Place, ...] = ()
 
@@ -316,6 +319,11 @@ def _static_key(value: Any, kind: type) -> Hashable:
         return _Identity(value)
     if kind is MethodType:
         return _Identity(value.__self__), value.__func__  # a new object at each access
+    if kind in weakref.ProxyTypes or kind is weakref.ReferenceType:
+        raise ArgumentTypeError(
+            f"a {kind.__name__} (weakref) cannot be an argument: what it refers to may be gone at "
+            "the next call; pass the object itself"
+        )
     if getattr(kind, "__hash__", None) is None:
         raise ArgumentTypeError(
             f"a value of type {kind.__name__} cannot be told from another one: it has no hash; "

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tapeline.runtime.dispatch import STATE, bind, set_handler
-from tapeline.runtime.errors import LeakedTensorError, TracingError
+from tapeline.runtime.errors import LeakedTensorError, TracingError, VariableCreationError
 from tapeline.runtime.op import Attrs, Expansion, Op, Trait
 from tapeline.runtime.ops.batch_rules import apply, batch_elementwise, spread
 from tapeline.runtime.record import Node
@@ -228,6 +228,20 @@ class Level:
             )
         with self.outside():
             variable.assign(below)
+
+    def create_variable(self, value: Tensor) -> Any:
+        """Refused where the examples differ."""
+        below, mapped = self.lower(value)
+        if mapped:
+            raise VariableCreationError(
+                "vmap: a Variable cannot begin with a value that differs between examples; make it "
+                "outside"
+            )
+        with self.outside():
+            handler = STATE.handler
+            if handler is not None:
+                return handler.create_variable(below)
+            return np.array(below._concrete("Variable(initial)"), order="C")
 
     def enter_gradient(self, node: Node) -> None:
         """Nothing here depends on where a rule comes from."""

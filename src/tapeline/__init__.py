@@ -222,6 +222,8 @@ from tapeline.runtime.ops.trigonometric import cos as cos
 from tapeline.runtime.ops.trigonometric import sin as sin
 from tapeline.runtime.ops.trigonometric import tan as tan
 from tapeline.runtime.ranges import range as range
+from tapeline.runtime.scopes import executing_eagerly as executing_eagerly
+from tapeline.runtime.scopes import init_scope as init_scope
 from tapeline.runtime.spec import TensorSpec as TensorSpec
 from tapeline.runtime.tape import GradientTape as GradientTape
 from tapeline.runtime.tape import stop_recording as stop_recording

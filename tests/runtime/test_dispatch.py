@@ -57,6 +57,9 @@ class Trace:
     def assign_variable(self, variable: Any, value: Tensor) -> None:
         self.seen.append(f"assign {value!r}")
 
+    def create_variable(self, value: Tensor) -> Any:
+        return np.zeros(value.shape, value.dtype)
+
 
 def new_trace() -> Any:
     """A `Trace` as a handler, though it stages no control flow."""
