@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 RUNTIME_LAYERS = (
     ("errors",),
+    ("dims",),
     ("spec", "dtypes", "device", "constants", "display", "reference"),
     ("op",),
     ("record",),
@@ -26,7 +27,7 @@ RUNTIME_LAYERS = (
     ("ops",),
     ("numpy_functions",),
     ("control", "tensor_array"),
-    ("recorder", "tape", "backprop", "jacobian"),
+    ("recorder", "tape", "backprop", "jacobian", "walk"),
     ("variable",),
     ("gradients", "api", "batching", "generator", "optimizers"),
 )
@@ -40,6 +41,7 @@ COMPILER_LAYERS = (
     ("native",),
     ("compiled",),
     ("concrete", "inspect"),
+    ("open_function",),
     ("function",),
     ("saved", "export"),
 )
