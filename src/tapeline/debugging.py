@@ -11,6 +11,7 @@ from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.runtime.callbacks import op_callback as op_callback
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
+from tapeline.runtime.recorder import Tape
 
 if TYPE_CHECKING:
     from tapeline.compiler.concrete import ConcreteFunction
@@ -19,8 +20,19 @@ if TYPE_CHECKING:
     from tapeline.compiler.inspect.numerics import CheckNumerics
     from tapeline.compiler.inspect.profile import Profile
     from tapeline.compiler.inspect.verification import Verify
+    from tapeline.compiler.inspect.why_none import Explanation, Memory
 
-__all__ = ["check_numerics", "converted_source", "diff", "lint", "op_callback", "profile", "verify"]
+__all__ = [
+    "check_numerics",
+    "converted_source",
+    "diff",
+    "lint",
+    "op_callback",
+    "profile",
+    "remember_ops",
+    "verify",
+    "why_none",
+]
 
 
 def converted_source(function: Callable[..., Any]) -> str:
@@ -241,3 +253,54 @@ def verify(rate: float = 1.0, tolerance: float | None = None, seed: int = 0) -> 
     if not 0 <= rate <= 1:
         raise ArgumentError(f"verify: rate must be between 0 and 1, got {rate}")
     return Verify(rate, tolerance, seed)
+
+
+def remember_ops() -> "Memory":
+    """A block of this thread that remembers each op, for `why_none`.
+
+    It keeps every value until it ends, so use it for looking into things only.
+
+    Examples
+    --------
+    See `why_none`.
+    """
+    from tapeline.compiler.inspect.why_none import Memory
+
+    return Memory()
+
+
+def why_none(tape: Tape, target: Any, source: Any) -> "Explanation":
+    """Why `tape.gradient(target, source)` is None: where the way breaks, with the user's line.
+
+    Parameters
+    ----------
+    tape : GradientTape
+        It may have been used already.
+    target : Tensor
+        What was differentiated.
+    source : Tensor or Variable
+        What it was differentiated by.
+
+    Returns
+    -------
+    Explanation
+        Prints as a sentence; its `kind` is "dtype", "stop_gradient", "left through NumPy",
+        "not watched", "not recorded", "no rule", "no path", "connected" or "unknown", its
+        `location` the line. Lines are known for what ran inside of `remember_ops`, and only there
+        breaks in the middle of a program are found.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> x = tl.asarray([1.5, 2.5])
+    >>> with tl.debugging.remember_ops():
+    ...     with tl.GradientTape() as tape:
+    ...         tape.watch(x)
+    ...         y = tl.sum(tl.stop_gradient(x * x) * 2.0)
+    ...     assert tape.gradient(y, x) is None
+    ...     tl.debugging.why_none(tape, y, x).kind
+    'stop_gradient'
+    """
+    from tapeline.compiler.inspect.why_none import explain
+
+    return explain(tape, target, source)
