@@ -69,10 +69,14 @@ class Handler(Protocol):
         ...
 
     def stage_scan(
-        self, test: Body | None, body: Body, limit: int, state: Sequence[Tensor],
+        self, test: Body | None, body: Body, limit: int | Tensor, state: Sequence[Tensor],
         xs: Sequence[Tensor], length: int, reverse: bool, /,
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
         """The number of turns of a loop, its last state, and the rows that the turns gave."""
+        ...
+
+    def stage_fixed_point(self, step: Body, state: Sequence[Tensor], /) -> list[Tensor]:
+        """A state that `step` leaves as it is, with the gradients of the solution."""
         ...
 
 

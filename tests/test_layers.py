@@ -26,10 +26,13 @@ RUNTIME_LAYERS = (
     ("inspection",),
     ("ops",),
     ("numpy_functions",),
-    ("control", "tensor_array"),
+    ("associative", "bodies", "tensor_array"),
+    ("control",),
     ("recorder", "tape", "backprop", "jacobian", "walk"),
     ("variable",),
     ("gradients", "api", "batching", "generator", "optimizers"),
+    ("loop_gradients",),
+    ("loops",),
 )
 """Modules and packages of `runtime`, lowest first; a row may import itself and the rows above."""
 

@@ -295,14 +295,21 @@ class CapturingGraph(Graph):
         return control.stage_while(test, body, state)
 
     def stage_scan(
-        self, test: Any, body: Any, limit: int, state: Sequence[Tensor], xs: Sequence[Tensor],
-        length: int, reverse: bool,
+        self, test: Any, body: Any, limit: int | Tensor, state: Sequence[Tensor],
+        xs: Sequence[Tensor], length: int, reverse: bool,
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
         """A loop over rows, or with a limit, as one node."""
         from tapeline.compiler.frontend import control
 
         rows = control.Rows(xs, length, reverse)
-        return control.stage_scan(test, body, control.limit_tensor(limit), state, rows)
+        turns = limit if isinstance(limit, Tensor) else control.limit_tensor(limit)
+        return control.stage_scan(test, body, turns, state, rows)
+
+    def stage_fixed_point(self, step: Any, state: Sequence[Tensor]) -> list[Tensor]:
+        """A solution that knows its equation."""
+        from tapeline.compiler.frontend import fixed_point
+
+        return fixed_point.stage_fixed_point(step, state)
 
     def size_tensor(self, size: Any) -> Tensor:
         """A size that is left open as a number, which promotes like Python's."""

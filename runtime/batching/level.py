@@ -306,13 +306,7 @@ class Level:
         while made < limit:
             (going,) = test(*[wrap(x._value, x._node) for x in state])
             below, mapped = self.lower(going)
-            value = below._value
-            if type(value) is not np.ndarray:
-                raise TracingError(
-                    "vmap: a loop whose end depends on tensors of a trace cannot be mapped; use "
-                    "tl.scan, or call tl.vmap outside of tl.function"
-                )
-            if not value.any():
+            if not self._known(below).any():
                 break
             new = body(*[wrap(x._value, x._node) for x in state])
             if mapped:
@@ -321,13 +315,27 @@ class Level:
             made += 1
         return made, state
 
+    def stage_fixed_point(self, step: Body, state: Sequence[Tensor]) -> list[Tensor]:
+        """The state as the turns gave it, with the gradient of the turns."""
+        return list(state)
+
+    def _known(self, below: Tensor) -> Any:
+        """The value of a tensor of outside that decides how long a loop goes on."""
+        if type(below._value) is not np.ndarray:
+            raise TracingError(
+                "vmap: a loop whose end depends on tensors of a trace cannot be mapped; use "
+                "tl.scan, or call tl.vmap outside of tl.function"
+            )
+        return below._value
+
     def stage_scan(
-        self, test: Body | None, body: Body, limit: int, state: Sequence[Tensor],
+        self, test: Body | None, body: Body, limit: int | Tensor, state: Sequence[Tensor],
         xs: Sequence[Tensor], length: int, reverse: bool,
     ) -> tuple[Any, list[Tensor], list[Tensor]]:  # fmt: skip
         """Turn by turn, over all examples."""
         if test is not None:
-            made, last = self._loop(test, body, list(state), limit)
+            turns = limit if isinstance(limit, int) else int(self._known(self.lower(limit)[0]))
+            made, last = self._loop(test, body, list(state), turns)
             return made, last, []
         n, carry = len(state), list(state)
         kept: list[list[Tensor]] = []

@@ -88,7 +88,7 @@ def _recomputing(f: Callable[..., Any], refuses_forward: bool) -> Callable[..., 
         start = next_serial()
         result = f(*held_args, **held_kwargs)
         leaves = [as_tensor(leaf) for leaf in nest.flatten(result)]
-        sources = _sources_before(start, leaves)
+        sources = sources_before(start, leaves)
 
         def run_again(*cts: Tensor) -> list[Any]:
             if refuses_forward and is_forward_asked():
@@ -117,7 +117,7 @@ def _hold(leaf: Any) -> Any:
     return wrap(leaf._value, leaf._node) if type(leaf) is Tensor else leaf
 
 
-def _sources_before(start: int, results: Sequence[Tensor]) -> list[Tensor]:
+def sources_before(start: int, results: Sequence[Tensor]) -> list[Tensor]:
     """Cells for the recorded values, older than `start`, that the results were computed from."""
     found: dict[int, Tensor] = {}
     seen: set[int] = set()

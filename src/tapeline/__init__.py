@@ -11,17 +11,14 @@ from tapeline.compiler.frontend.retraces import no_retrace as no_retrace
 from tapeline.compiler.function import Function as Function
 from tapeline.compiler.function import function as function
 from tapeline.export import load as load
+from tapeline.runtime.associative import associative_scan as associative_scan
 from tapeline.runtime.constants import e as e
 from tapeline.runtime.constants import inf as inf
 from tapeline.runtime.constants import nan as nan
 from tapeline.runtime.constants import newaxis as newaxis
 from tapeline.runtime.constants import pi as pi
 from tapeline.runtime.control import cond as cond
-from tapeline.runtime.control import foldl as foldl
-from tapeline.runtime.control import map_fn as map_fn
-from tapeline.runtime.control import scan as scan
 from tapeline.runtime.control import switch_case as switch_case
-from tapeline.runtime.control import while_loop as while_loop
 from tapeline.runtime.dtypes import bool as bool
 from tapeline.runtime.dtypes import complex64 as complex64
 from tapeline.runtime.dtypes import complex128 as complex128
@@ -68,6 +65,10 @@ from tapeline.runtime.limits import isdtype as isdtype
 from tapeline.runtime.limits import result_type as result_type
 from tapeline.runtime.loop_options import set_loop_options as set_loop_options
 from tapeline.runtime.loop_options import unroll as unroll
+from tapeline.runtime.loops import foldl as foldl
+from tapeline.runtime.loops import map_fn as map_fn
+from tapeline.runtime.loops import scan as scan
+from tapeline.runtime.loops import while_loop as while_loop
 from tapeline.runtime.ops import assignment as _assignment  # noqa: F401  # for x[key]
 from tapeline.runtime.ops.arithmetic import add as add
 from tapeline.runtime.ops.arithmetic import divide as divide

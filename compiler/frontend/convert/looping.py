@@ -24,7 +24,7 @@ from tapeline.compiler.frontend.convert.blocktrace import (
     trace_block,
 )
 from tapeline.compiler.frontend.convert.containers import Slot
-from tapeline.compiler.frontend.convert.nodes import apply_while, mark_weak
+from tapeline.compiler.frontend.convert.nodes import LoopShape, apply_while, mark_weak
 from tapeline.compiler.frontend.convert.sequences import Sequence, sequence_of
 from tapeline.compiler.frontend.convert.staging import as_condition, choose_block
 from tapeline.compiler.frontend.convert.state import (
@@ -54,7 +54,7 @@ from tapeline.runtime.errors import (
     PathError,
     TracingError,
 )
-from tapeline.runtime.loop_options import LoopOptions
+from tapeline.runtime.loop_options import LoopOptions, parse_gradient
 from tapeline.runtime.op import get_op
 from tapeline.runtime.ops.effects import HOST_ASSERT, Message
 from tapeline.runtime.ops.shaping import broadcast_to
@@ -417,6 +417,9 @@ class _Loop:
                 f"{self.what} depends on a tensor and raises an exception in every round"
             ) from self.body_trace.raised
         is_settled = True
+        if self.rows and self.options.gradient != "stack":
+            self.rows, self.row_body = (), None  # the rounds of a stretch read by index
+            is_settled = False
         by_place = {_identity(item.place): item for item in self.carried}
         self.after: dict[int | tuple[Any, ...], Value] = {}
         for position, name in enumerate(self.state.names):
@@ -607,8 +610,7 @@ class _Loop:
             self.condition,
             outputs,
             initial,
-            self.limit,
-            self.rows,
+            self._shape(),
         )
         if self.needs_round:
             self._check_round(results[0] > 0 if self.is_counted else self.first_condition)
@@ -618,6 +620,11 @@ class _Loop:
             ]
         )
         self._put_results(tensors)
+
+    def _shape(self) -> LoopShape:
+        every = parse_gradient(self.options.gradient)
+        bound = self.options.maximum_iterations if self.limit is None else None
+        return LoopShape(self.limit, self.rows, every, bound, self.what)
 
     def _check_round(self, is_run: Any) -> None:
         """Makes it an error of the compiled function if no round runs."""

@@ -7,18 +7,24 @@ tensors and Variables of outside that any of them uses.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.convert.blocktrace import BlockTrace
+from tapeline.compiler.frontend.fixed_point import stage_fixed_point
+from tapeline.compiler.frontend.replay import replay
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.control_ops import make_cond_op, make_scan_op, make_while_op
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.op import Trait
+from tapeline.runtime.errors import LoopLimitError
+from tapeline.runtime.op import Trait, get_op
+from tapeline.runtime.ops.effects import HOST_ASSERT, Message
+from tapeline.runtime.ops.logic import logical_not
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 
@@ -115,6 +121,32 @@ def apply_cond(
     return _as_list(bind(make_cond_op(*graphs), (condition, *operands)))
 
 
+@dataclass(frozen=True, slots=True)
+class LoopShape:
+    """How a loop is to be run.
+
+    Parameters
+    ----------
+    limit : int or None
+        How many rounds there are at most; then the test need not count.
+    rows : sequence of Tensor
+        Tensors of which each round takes one part: the last placeholders of the body.
+    every : int
+        How many rounds lie between two checkpoints; 0 without checkpoints, -1 where the loop ends
+        at a fixed point.
+    bound : int or None
+        How many rounds of a loop without limit its author says there are at most.
+    what : str
+        What messages call the loop.
+    """
+
+    limit: int | None = None
+    rows: Sequence[Tensor] = ()
+    every: int = 0
+    bound: int | None = None
+    what: str = ""
+
+
 def apply_while(
     test: BlockTrace,
     body: BlockTrace,
@@ -122,22 +154,73 @@ def apply_while(
     condition: int,
     outputs: Sequence[int],
     initial: Sequence[Tensor],
-    limit: int | None = None,
-    rows: Sequence[Tensor] = (),
+    shape: LoopShape,
 ) -> list[Tensor]:
-    """The variables of a loop when its test fails; `placeholders` are theirs in both graphs.
-
-    A `limit` says how many rounds there are at most; then the test need not count, and the last
-    placeholders of the body are the parts of `rows` for a round.
-    """
+    """The variables of a loop when its test fails; `placeholders` are theirs in both graphs."""
     graphs, operands = _line_up((test, body), placeholders, ([condition], outputs))
+    is_always = constant_truth(test, condition)
+    going = None if shape.limit is not None and is_always else graphs[0]
+    turn = graphs[1]
+    limit = shape.bound if shape.limit is None else shape.limit
+    n_state, n_rows = len(outputs), len(shape.rows)
+    if shape.every > 0:
+        is_counted = shape.limit is not None
+        stretch = _stretch(turn, going, n_state, shape.every, shape.limit if is_counted else None)
+        count = None if limit is None else -(-limit // shape.every)
+        results = _run_loop(stretch, going, count, n_state, (*initial, *operands))
+    else:
+        inputs = (*initial, *shape.rows, *operands)
+        results = _run_loop(turn, going, limit, n_state, inputs, n_rows)
+    if shape.bound is not None and going is not None:
+        (more,) = replay(going, [*results, *operands])
+        _check_bound(more, shape.bound, shape.what)
+    if shape.every < 0:
+        return stage_fixed_point(lambda *state: replay(turn, [*state, *operands]), results)
+    return results
+
+
+def _run_loop(
+    body: Graph,
+    test: Graph | None,
+    limit: int | None,
+    n_state: int,
+    inputs: Sequence[Tensor],
+    n_rows: int = 0,
+) -> list[Tensor]:
+    if limit is None:
+        assert test is not None
+        return _as_list(bind(make_while_op(test, body), tuple(inputs)))
+    turns = as_tensor(limit, np.int64)
+    results = bind(make_scan_op(body, test), (turns, *inputs), (n_state, n_rows, limit, False))
+    return list(results)[1:]
+
+
+def _stretch(body: Graph, test: Graph | None, n_state: int, every: int, limit: int | None) -> Graph:
+    """So many turns of a loop as one turn of another one, which keeps the state before them.
+
+    Where there is a limit, the first state counts the turns.
+    """
+    made = Graph("stretch")
+    inputs = [made.add_placeholder(body.spec(node)) for node in body.placeholders]
+    turns = made.add_constant(np.asarray(every, np.int64))
     if limit is not None:
-        is_always = constant_truth(test, condition)
-        op = make_scan_op(graphs[1], None if is_always else graphs[0])
-        attrs = (len(outputs), len(rows), limit, False)
-        inputs = (as_tensor(limit, np.int64), *initial, *rows, *operands)
-        return list(bind(op, inputs, attrs))[1:]
-    return _as_list(bind(make_while_op(*graphs), (*initial, *operands)))
+        left = made.add(get_op("subtract"), (_number(made, limit), inputs[0]))
+        turns = made.add(get_op("minimum"), (turns, left))
+    inner = made.add(make_scan_op(body, test), (turns, *inputs), (n_state, 0, every, False))
+    made.outputs = list(made.picks(inner)[1 : 1 + n_state])
+    return made
+
+
+def _number(graph: Graph, number: int) -> int:
+    return graph.add_constant(np.asarray(number, np.int64))
+
+
+def _check_bound(more: Tensor, bound: int, what: str) -> None:
+    text = (
+        f"{what} makes more than the {bound} rounds that set_loop_options(maximum_iterations="
+        f"{bound}) says"
+    )
+    bind(HOST_ASSERT, (logical_not(more),), (Message((text,), LoopLimitError),))
 
 
 def constant_truth(test: BlockTrace, condition: int) -> bool:
