@@ -14,9 +14,10 @@ from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
 from tapeline.compiler.frontend.convert.reads import hold_weakly
-from tapeline.compiler.frontend.families import Places, open_shapes
+from tapeline.compiler.frontend.families import Plan, open_shapes
 from tapeline.compiler.frontend.frozen import Frozen
 from tapeline.compiler.frontend.guards import Guards, build_guards
+from tapeline.compiler.frontend.number_inputs import OpenNumbers
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime import nest
@@ -27,6 +28,7 @@ from tapeline.runtime.errors import (
     ShapeError,
     VariableCreationError,
 )
+from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.spec import TensorSpec, canonical_dtype, spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 
@@ -453,18 +455,22 @@ def _as_input(value: Any) -> Tensor:
     return wrap(array if array.dtype is dtype else array.astype(dtype))
 
 
+_CLOSED = Plan()
+
+
 def trace(
     function: Callable[..., Any],
     name: str,
     signature: Signature,
     call: Call,
     autograph: bool = True,
-    places: Places = (),
+    plan: Plan = _CLOSED,
     fastmath: bool = False,
+    asked: set[int] | None = None,
     is_second: bool = False,
 ) -> ConcreteFunction:
     """Runs the function once on symbolic tensors, with its control flow converted if `autograph`,
-    and with the sizes at `places` left open.
+    and with sizes and numbers left open as planned; `asked` gets the numbers whose value it needs.
 
     Raises
     ------
@@ -472,6 +478,8 @@ def trace(
         If the function changed an argument's container.
     VariableCreationError
         If it makes Variables each time it runs.
+    NumberAskedError
+        If the function needs the value of a number that is to be left open.
     Exception
         What the function raises; nothing of the trace remains.
     """
@@ -479,7 +487,7 @@ def trace(
     specs = []
     placeholders: list[Tensor] = []
     names = signature.describe_leaves(call)
-    sizes, shapes = open_shapes(call.shapes, places)
+    sizes, shapes = open_shapes(call.shapes, plan.places)
     for value, path, shape in zip(call.tensors, names, shapes, strict=True):
         specs.append(spec_of(shape, canonical_dtype(value.dtype)))
         placeholders.append(graph.placeholder_tensor(specs[-1], path))
@@ -488,8 +496,14 @@ def trace(
         for node, value in zip(graph.placeholders, call.tensors, strict=True)
     }
     stand_ins = _by_identity(graph, call.tensors, placeholders)
-    args = tuple(nest.map_structure(stand_ins, value) for value in call.args)
-    kwargs = {key: nest.map_structure(stand_ins, value) for key, value in call.kwargs.items()}
+    asked = set() if asked is None else asked
+    numbers = OpenNumbers(graph, signature, call, plan.numbers, asked)
+    given = call.args, call.kwargs
+    if plan.numbers:
+        specs += numbers.specs
+        given = numbers.replace(call.args, call.kwargs)
+    args = tuple(nest.map_structure(stand_ins, value) for value in given[0])
+    kwargs = {key: nest.map_structure(stand_ins, value) for key, value in given[1].items()}
     containers = [nest.flatten(value) for value in (*args, *kwargs.values())]
     try:
         with graph.tracing():
@@ -499,6 +513,7 @@ def trace(
                 results = function(*args, **kwargs)
             _check_containers(name, signature, (*args, *kwargs.values()), containers)
             leaves = _take_results(graph, results)
+            numbers.check()
     finally:
         written = graph.written_cells()
         reads, graph.reads = graph.reads, None  # they must not live as long as the graph
@@ -511,7 +526,9 @@ def trace(
                 "`if self.v is None: self.v = tl.Variable(...)`"
             )
         # The Variables are there now; the function as it runs from now on is another one.
-        return trace(function, name, signature, call, autograph, places, fastmath, is_second=True)
+        return trace(
+            function, name, signature, call, autograph, plan, fastmath, asked, is_second=True
+        )
     cells: list[tuple[Capture | int, int]] = list(written)
     for position, placeholder in enumerate(placeholders):
         node = placeholder._value.id
@@ -519,13 +536,13 @@ def trace(
             cells.append((position, node))
     guards = None if reads is None else build_guards(reads)
     kind: type[ConcreteFunction] = ConcreteFunction
-    if places:
+    if plan:
         from tapeline.compiler.open_function import OpenFunction as kind  # builds on this class
     made = kind(graph, specs, results, leaves, cells, guards, fastmath)
     held = [nest.map_structure(hold_weakly, value) for value in (*args, *kwargs.values())]
     by_name = dict(zip(kwargs, held[len(args) :], strict=True))
     made.given = tuple(held[: len(args)]), by_name, tuple(placeholders)
-    return made.open(sizes, places) if places else made  # type: ignore[attr-defined]  # see above
+    return made.open(sizes, plan, call.numbers) if plan else made  # type: ignore[attr-defined]  # see above
 
 
 def _by_identity(
@@ -565,6 +582,8 @@ def _take_results(graph: CapturingGraph, results: Any) -> list[Any]:
     leaves: list[Any] = []
     seen: dict[int, _Output] = {}
     for leaf in nest.flatten(results):
+        if type(leaf) is OpenNumber:
+            leaf.ask()  # a number comes back as a number
         if id(leaf) in seen:
             leaves.append(seen[id(leaf)])
         elif type(leaf) is not Dim and (

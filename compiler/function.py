@@ -23,7 +23,7 @@ from tapeline.compiler.codegen.native_call import (
     enable_native_calls,
     set_entry,
 )
-from tapeline.compiler.frontend.families import Family, Places, open_places
+from tapeline.compiler.frontend.families import Family, Given, open_places
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.options import MAX_TRACES, Options
 from tapeline.compiler.frontend.retraces import (
@@ -36,9 +36,10 @@ from tapeline.compiler.frontend.retraces import (
 )
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
 from tapeline.runtime import nest
-from tapeline.runtime.dims import is_open_shape
+from tapeline.runtime.dims import Dim, is_open_shape
 from tapeline.runtime.dispatch import BUSY, STATE, change_busy
 from tapeline.runtime.errors import ArgumentTypeError, DynamicShapeError, SuspendingFunctionError
+from tapeline.runtime.open_numbers import NumberAskedError, OpenNumber
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import Tensor, wrap
 
@@ -133,7 +134,7 @@ class Function(NativeCallable, Generic[P, R]):
         """A call by way of Python; what native entries leave over."""
         if _EAGERLY[0]:
             return self._python_function(*args, **kwargs)
-        if BUSY[0] and STATE.handler is not None and _has_open_sizes((args, kwargs)):
+        if BUSY[0] and STATE.handler is not None and _is_open((args, kwargs)):
             return self._inlined(args, kwargs)
         matcher, count, concrete = self._last
         if matcher is not None and not kwargs and len(args) == count and matcher(*args):
@@ -268,23 +269,30 @@ class Function(NativeCallable, Generic[P, R]):
             found = (None if call.open else self._valid(call.key)) or self._specialized(call)
             if found is None:
                 found = self._trace(call)
-                if not found.depends_on_trace:
-                    self._replace(call.key, found)
-                    self._drop_oldest()
+                self._keep(call, found)
             return found
 
     def _specialized(self, call: Call) -> ConcreteFunction | None:
         """The case of a trace with open sizes that serves the call."""
         family = self._families.get(call.family)
-        found = None if family is None else family.find(call.shapes, call.open)
+        found = None if family is None else family.find(_given(call), call.open)
         if found is None:
             return None
         trace, values = found
         made = trace.at(values)
         self._new_in_a_row = 0
-        self._replace(call.key, made)
-        self._drop_oldest()
+        self._keep(call, made)
         return made
+
+    def _keep(self, call: Call, concrete: ConcreteFunction) -> None:
+        """Lets a trace serve calls of this key from now on. One that takes numbers for inputs is
+        found by its family, since there is no end of keys."""
+        general = cast("OpenFunction | None", concrete.general)
+        if general is not None and general.open_numbers:
+            call.tensors += [call.numbers[position] for position in general.open_numbers]
+        elif not concrete.depends_on_trace:
+            self._replace(call.key, concrete)
+            self._drop_oldest()
 
     def add_trace(self, call: Call, concrete: ConcreteFunction) -> None:
         """Gives the function a trace that was made elsewhere, for calls like this one."""
@@ -302,25 +310,27 @@ class Function(NativeCallable, Generic[P, R]):
 
         start = time.perf_counter()
         family = self._family(call)
-        places: Places = ()
-        if call.open or self._options.reduce_retracing:
-            places = family.plan(call.shapes, call.open)
-        found = trace(
-            self._python_function,
-            self._name,
-            self._signature,
-            call,
-            self._options.autograph,
-            places,
-            self._options.fastmath,
-        )
+        given = _given(call)
+        while True:
+            plan = family.plan(given, call.open, self._options.reduce_retracing)
+            asked: set[int] = set()
+            try:
+                found = trace(
+                    self._python_function, self._name, self._signature, call,
+                    self._options.autograph, plan, self._options.fastmath, asked,
+                )  # fmt: skip
+                break
+            except NumberAskedError as error:
+                if error.asked is not asked:
+                    raise  # a question of a trace around this one
+                family.constant_numbers |= asked
         self._trace_count += 1
         if self._owner is not None:
             self._owner._trace_count += 1
         self._records.append(record._replace(seconds=time.perf_counter() - start))
         self._warn_of_storm()
-        family.observe(call.shapes)
-        if places and not found.depends_on_trace:
+        family.observe(given)
+        if plan and not found.depends_on_trace:
             general = cast("OpenFunction", found)
             family.add(general)
             return general.at(general.sizes.values)
@@ -375,9 +385,12 @@ class Function(NativeCallable, Generic[P, R]):
     @property
     def concrete_functions(self) -> tuple[ConcreteFunction, ...]:
         """The traces that are kept, oldest first; for a method of a class, those of all objects."""
-        found: tuple[ConcreteFunction, ...] = tuple(
-            dict.fromkeys(one.general or one for one in self._cache.values())
+        made: dict[ConcreteFunction, None] = dict.fromkeys(
+            one.general or one for one in self._cache.values()
         )
+        for family in self._families.values():
+            made.update(dict.fromkeys(reversed(family.traces)))
+        found = tuple(made)
         for _, function in list(self._of_instances.values()):
             found += function.concrete_functions
         return found
@@ -448,10 +461,18 @@ class Function(NativeCallable, Generic[P, R]):
 enable_native_calls(Function)
 
 
-def _has_open_sizes(arguments: Any) -> bool:
-    """Whether a tensor among the arguments has a size that the trace under way leaves open."""
+def _given(call: Call) -> Given:
+    return Given(call.shapes, tuple(call.numbers))
+
+
+def _is_open(arguments: Any) -> bool:
+    """Whether a size of a tensor among the arguments, or a number among them, is left open by the
+    trace under way."""
     return any(
-        type(leaf) is Tensor and is_open_shape(leaf.shape) for leaf in nest.flatten(arguments)
+        type(leaf) is OpenNumber
+        or type(leaf) is Dim
+        or (type(leaf) is Tensor and is_open_shape(leaf.shape))
+        for leaf in nest.flatten(arguments)
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.concrete import ConcreteFunction
-from tapeline.compiler.frontend.families import Places
+from tapeline.compiler.frontend.families import Places, Plan
 from tapeline.compiler.frontend.specialize import Specializer
 from tapeline.runtime.dims import Sizes, is_open_shape
 from tapeline.runtime.errors import ShapeError
@@ -31,21 +31,28 @@ class OpenFunction(ConcreteFunction):
 
     sizes: Sizes
     places: Places
+    open_numbers: tuple[int, ...]
 
-    def open(self, sizes: Sizes, places: Places) -> OpenFunction:
-        """Called once, with the symbols and where they stand among the shapes of the inputs."""
+    def open(self, sizes: Sizes, plan: Plan, numbers: Sequence[float]) -> OpenFunction:
+        """Called once, with the symbols, where they stand among the shapes of the inputs and which
+        of the numbers are inputs as well: the last ones."""
         sizes.close()
         self.sizes = sizes
-        self.places = places
+        self.places, self.open_numbers = plan
+        self._numbers = tuple(
+            None if position in plan.numbers else _exactly(number)
+            for position, number in enumerate(numbers)
+        )
         self._made: dict[tuple[int, ...], ConcreteFunction] = {}
-        open_places = {place for group in places for place in group}
+        open_places = {place for group in plan.places for place in group}
         self._closed = [
             (number, axis, size)
             for number, spec in enumerate(self._inputs)
             for axis, size in enumerate(spec.shape)
             if (number, axis) not in open_places
         ]
-        self._ranks = [spec.ndim for spec in self._inputs]
+        count = len(self._inputs) - len(plan.numbers)
+        self._ranks = [spec.ndim for spec in self._inputs[:count]]
         self.differentiable = self.at(sizes.values).differentiable
         return self
 
@@ -58,6 +65,13 @@ class OpenFunction(ConcreteFunction):
     def outputs(self) -> tuple[TensorSpec, ...]:
         """The specs of the tensors among the results, with None for open sizes."""
         return tuple(map(_with_none, super().outputs))
+
+    def has_numbers(self, numbers: Sequence[float]) -> bool:
+        """Whether the numbers that it takes for constants are these."""
+        return len(numbers) == len(self._numbers) and all(
+            own is None or own == _exactly(number)
+            for own, number in zip(self._numbers, numbers, strict=True)
+        )
 
     def values_for(self, shapes: Sequence[Shape]) -> tuple[int, ...] | None:
         """What the symbols are for tensors of these shapes; None where the trace does not fit."""
@@ -107,7 +121,7 @@ class OpenFunction(ConcreteFunction):
         ShapeError
             If the trace does not hold for their sizes.
         """
-        shapes = [tuple(value.shape) for value in tensors]
+        shapes = [tuple(value.shape) for value in tensors[: len(self._ranks)]]
         values = self.values_for(shapes)
         if values is None:
             asked = ", ".join(str(condition) for condition in self.sizes.conditions)
@@ -134,6 +148,11 @@ class OpenFunction(ConcreteFunction):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OpenFunction:
         return copy.copy(self)
+
+
+def _exactly(number: float) -> tuple[type, str]:
+    """What two numbers share only if they are the same: type and value, sign of zero included."""
+    return type(number), repr(number)
 
 
 def _with_none(spec: TensorSpec) -> TensorSpec:

@@ -123,7 +123,7 @@ def children(x: Any) -> list[Any]:
     return [getattr(x, name) for name in _field_names(x)]
 
 
-def _rebuild(like: Any, children: list[Any]) -> Any:
+def rebuild(like: Any, children: list[Any]) -> Any:
     """A container as `like` with other children."""
     if like is None:
         return None
@@ -210,7 +210,7 @@ def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
 def _fill(structure: Any, rest: Iterator[Any]) -> Any:
     if is_leaf(structure):
         return next(rest)
-    return _rebuild(structure, [_fill(child, rest) for child in children(structure)])
+    return rebuild(structure, [_fill(child, rest) for child in children(structure)])
 
 
 def map_structure(function: Callable[..., Any], structure: Any, *others: Any) -> Any:

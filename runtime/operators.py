@@ -20,6 +20,7 @@ import numpy as np
 from tapeline.runtime.dispatch import BUSY, STATE, bind, is_recorded
 from tapeline.runtime.errors import ArgumentTypeError, DTypeError
 from tapeline.runtime.op import Attrs, Op
+from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.record import Node, join, meet, next_serial
 from tapeline.runtime.spec import SUPPORTED_DTYPES, DType, canonical_dtype
 from tapeline.runtime.tensor import Tensor, adopt, as_tensor, cast_tensor, wrap
@@ -43,9 +44,12 @@ _CONSTANT_LIMIT = 4096
 _PROMOTED: dict[Any, DType] = {}
 
 
-def constant(number: complex, dtype: DType) -> Tensor:
+def constant(number: Any, dtype: DType) -> Tensor:
     """The Python number as a 0-d tensor; the same object for the same ints and floats."""
     kind = type(number)
+    if kind is OpenNumber:
+        opened: Tensor = number.cast(dtype)
+        return opened
     if number == 0 and kind is not int:
         key: Any = (kind, str(number), dtype)  # tells -0.0 from 0.0
     elif number != number:
@@ -93,22 +97,28 @@ def _reject_dtype(op: Op, dtype: DType) -> DType:
     )
 
 
+def weak_type(x: Any) -> type | None:
+    """The type of a Python number, which promotes weakly; None for anything else."""
+    kind = type(x)
+    if kind in WEAK_TYPES:
+        return kind
+    return x.kind if kind is OpenNumber else None
+
+
 def promote(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """Both operands as tensors of the one dtype in which the op computes."""
-    weak_a, weak_b = type(a) in WEAK_TYPES, type(b) in WEAK_TYPES
-    if weak_a and weak_b:
-        weak_a = weak_b = False
-    if not weak_a:
+    weak_a, weak_b = weak_type(a), weak_type(b)
+    if weak_a is not None and weak_b is not None:
+        weak_a = weak_b = None
+    if weak_a is None:
         a = as_tensor(a, None, op.name)
-    if not weak_b:
+    if weak_b is None:
         b = as_tensor(b, None, op.name)
-    dtype = promoted_dtype(
-        type(a) if weak_a else dtype_or_weak(a), type(b) if weak_b else dtype_or_weak(b)
-    )
+    dtype = promoted_dtype(weak_a or dtype_or_weak(a), weak_b or dtype_or_weak(b))
     dtype = accepted_dtype(op, dtype)
     return (
-        constant(a, dtype) if weak_a else cast_tensor(a, dtype),
-        constant(b, dtype) if weak_b else cast_tensor(b, dtype),
+        constant(a, dtype) if weak_a is not None else cast_tensor(a, dtype),
+        constant(b, dtype) if weak_b is not None else cast_tensor(b, dtype),
     )
 
 

@@ -1,16 +1,19 @@
-"""Families: the traces of a function for arguments that differ in nothing but the sizes of tensors.
+"""Families: the traces of a function for arguments that differ in nothing but the sizes of tensors
+and in Python numbers.
 
 A dimension that comes with a second size is left open in the next trace, so that this one serves
 other sizes as well. Dimensions whose sizes have always agreed share a symbol. A dimension whose
-size the program asked for itself, twice, is not left open again.
+size the program asked for itself, twice, is not left open again. A number that comes with a third
+value is left open too, until the program asks for its value: then it is a constant for good.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tapeline.runtime.dims import Sizes
+from tapeline.runtime.open_numbers import is_general
 from tapeline.runtime.spec import Shape, TensorSpec
 
 if TYPE_CHECKING:
@@ -21,54 +24,88 @@ Place: TypeAlias = tuple[int, int]
 Places: TypeAlias = tuple[tuple[Place, ...], ...]
 """For each symbol where it stands."""
 
+
+class Plan(NamedTuple):
+    """What a trace is to leave open: dimensions, and numbers by their position."""
+
+    places: Places = ()
+    numbers: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.places or self.numbers)
+
+
+class Given(NamedTuple):
+    """What calls of one family differ in: the shapes of the tensors, and the numbers."""
+
+    shapes: tuple[Shape, ...]
+    numbers: tuple[float, ...]
+
+
 MAX_OPEN_TRACES = 8
 """How many traces with open sizes a family may have; they differ in what their code asked."""
 _REMEMBERED = 8
 _MAX_FIXED = 2
+_VARYING_NUMBER = 3
+"""As many values make a number open."""
 
 
 class Family:
     """The sizes seen so far, and the traces with open sizes, the last used first."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[Shape, ...]] = []
+        self.seen: list[Given] = []
         self.traces: list[OpenFunction] = []
+        self.constant_numbers: set[int] = set()
+        """Positions of numbers whose value was asked for."""
         self._fixed: dict[Place, int] = {}
 
     def find(
-        self, shapes: Sequence[Shape], wanted: Iterable[Place] = ()
+        self, given: Given, wanted: Iterable[Place] = ()
     ) -> tuple[OpenFunction, tuple[int, ...]] | None:
-        """A trace that serves tensors of these shapes and leaves at least the dimensions `wanted`
-        open; and what its symbols are then."""
+        """A trace that serves such a call and leaves at least the dimensions `wanted` open; and
+        what its symbols are then."""
         for number, trace in enumerate(self.traces):
             if not {place for group in trace.places for place in group}.issuperset(wanted):
                 continue
-            values = trace.values_for(shapes)
+            values = trace.values_for(given.shapes) if trace.has_numbers(given.numbers) else None
             if values is not None and (trace.guards is None or trace.guards.hold()):
                 if number:
                     self.traces.insert(0, self.traces.pop(number))
                 return trace, values
         return None
 
-    def plan(self, shapes: tuple[Shape, ...], wanted: tuple[Place, ...]) -> Places:
-        """The dimensions to leave open in a trace for these shapes: those `wanted`, if any."""
-        if wanted:
-            return tuple([(place,) for place in wanted])
-        if len(self.traces) >= MAX_OPEN_TRACES:
-            return ()
+    def plan(self, given: Given, wanted: tuple[Place, ...], is_reducing: bool) -> Plan:
+        """What to leave open in a trace for such a call: the dimensions `wanted`, if any, and if
+        `is_reducing` what varies."""
+        places = tuple([(place,) for place in wanted])
+        if not is_reducing or len(self.traces) >= MAX_OPEN_TRACES:
+            return Plan(places)
+        return Plan(places or self._varying_sizes(given.shapes), self._varying_numbers(given))
+
+    def _varying_numbers(self, given: Given) -> tuple[int, ...]:
+        found = []
+        for position, number in enumerate(given.numbers):
+            if position not in self.constant_numbers and is_general(number):
+                values = {before.numbers[position] for before in self.seen} | {number}
+                if len(values) >= _VARYING_NUMBER:
+                    found.append(position)
+        return tuple(found)
+
+    def _varying_sizes(self, shapes: tuple[Shape, ...]) -> Places:
         groups: dict[tuple[int, ...], list[Place]] = {}
         for number, shape in enumerate(shapes):
             for axis, size in enumerate(shape):
-                history = (*(before[number][axis] for before in self.seen), size)
+                history = (*(before.shapes[number][axis] for before in self.seen), size)
                 is_varying = size > 1 and any(other != size for other in history)
                 if is_varying and self._fixed.get((number, axis), 0) < _MAX_FIXED:
                     groups.setdefault(history, []).append((number, axis))
         return tuple(map(tuple, groups.values()))
 
-    def observe(self, shapes: tuple[Shape, ...]) -> None:
-        """Remembers that a trace was made for these shapes."""
-        if shapes not in self.seen:
-            self.seen.append(shapes)
+    def observe(self, given: Given) -> None:
+        """Remembers that a trace was made for such a call."""
+        if given not in self.seen:
+            self.seen.append(given)
             del self.seen[:-_REMEMBERED]
 
     def add(self, trace: OpenFunction) -> None:

@@ -23,6 +23,7 @@ from tapeline.compiler.frontend.input_signature import InputSignature
 from tapeline.compiler.frontend.options import Options
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DTypeError
+from tapeline.runtime.open_numbers import is_general
 from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor
 
@@ -43,21 +44,30 @@ class Call:
         The leaves that are tensors or arrays, in order.
     spots : list of int
         Where in the key the shape of each tensor stands.
+    numbers : list of int or float
+        The leaves that are Python numbers, in order.
     open : tuple of Place
         Dimensions that specs leave open.
     abstract : set of int
         The ids of tensors that only stand for others, and have no values.
     """
 
-    __slots__ = ("abstract", "args", "key", "kwargs", "open", "spots", "tensors")
+    __slots__ = (
+        "abstract", "args", "key", "kwargs", "number_spots", "numbers", "open", "parts", "spots",
+        "tensors",
+    )  # fmt: skip
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.args = args
         self.kwargs = kwargs
         self.key: tuple[Any, ...] = ()
+        self.parts: list[Any] = []
+        """The key as it grows."""
         self.tensors: list[Any] = []
         self.abstract: frozenset[int] = frozenset()
         self.spots: list[int] = []
+        self.numbers: list[float] = []
+        self.number_spots: list[int] = []
         self.open: tuple[Place, ...] = ()
 
     @property
@@ -67,10 +77,14 @@ class Call:
 
     @property
     def family(self) -> Hashable:
-        """Equal for calls that differ in nothing but the sizes of tensors."""
+        """Equal for calls that differ in nothing but the sizes of tensors and in numbers that a
+        trace may leave open."""
         parts = list(self.key)
         for spot in self.spots:
             parts[spot] = len(parts[spot])
+        for spot, number in zip(self.number_spots, self.numbers, strict=True):
+            if is_general(number):
+                parts[spot] = "+" if number > 0 else "-"
         return tuple(parts)
 
 
@@ -164,15 +178,14 @@ class Signature:
             (both are TypeErrors) if an argument holds an array of no numbers, or something that
             cannot be told from another of its kind.
         """
-        parts: list[Any] = []
-        tensors, spots = call.tensors, call.spots
+        parts, tensors = call.parts, call.tensors
         try:
             for value in call.args:
-                _add(value, parts, tensors, spots)
+                _add(value, call)
             if call.kwargs:
                 for name, value in call.kwargs.items():
                     parts.append(name)
-                    _add(value, parts, tensors, spots)
+                    _add(value, call)
         except (DTypeError, ArgumentTypeError) as error:
             culprit = _without_key(self._named(call))
             raise type(error)(f"{self.name}: argument {culprit}: {error}") from None
@@ -193,6 +206,15 @@ class Signature:
         """The names of the tensor leaves, for placeholders and messages."""
         return [path for name, value in self._named(call) for path in _paths(value, name)]
 
+    def describe_numbers(self, call: Call) -> list[str]:
+        """The names of the Python numbers among the arguments."""
+        return [
+            path
+            for name, value in self._named(call)
+            for path, leaf in _named_leaves(value, name)
+            if type(leaf) is int or type(leaf) is float
+        ]
+
     def describe(self, call: Call) -> dict[str, str]:
         """What each leaf of a call is, by the name people use."""
         found: dict[str, str] = {}
@@ -206,7 +228,7 @@ def _without_key(values: Iterable[tuple[str, Any]]) -> str:
     """The name of the innermost value that `_add` refuses."""
     for name, value in values:
         try:
-            _add(value, [], [], [])
+            _add(value, Call((), {}))
         except (DTypeError, ArgumentTypeError):
             inner = "" if nest.is_leaf(value) else _without_key(_children(value, name))
             return inner or name
@@ -243,11 +265,34 @@ def is_tensor_leaf(x: Any) -> bool:
     return type(x) is Tensor or isinstance(x, np.ndarray | np.generic)
 
 
+def with_numbers(value: Any, numbers: Iterator[Any]) -> Any:
+    """The argument with the next of `numbers` in the place of each Python number."""
+    if type(value) is int or type(value) is float:
+        return next(numbers)
+    if value is None or nest.is_leaf(value):
+        return value
+    if type(value) is dict:
+        made = {key: with_numbers(value[key], numbers) for key in ordered_keys(value)}
+        return {key: made[key] for key in value}
+    children = [with_numbers(child, numbers) for child in nest.children(value)]
+    if all(a is b for a, b in zip(children, nest.children(value), strict=True)):
+        return value
+    return nest.rebuild(value, children)
+
+
 def leaves_in_order(value: Any) -> list[Any]:
     """The leaves of arguments in the order in which the tensors among them become inputs."""
     if value is None or nest.is_leaf(value):
         return [value]
     return [leaf for _, child in _children(value, "") for leaf in leaves_in_order(child)]
+
+
+def _named_leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if value is None or nest.is_leaf(value):
+        yield name, value
+    else:
+        for child_name, child in _children(value, name):
+            yield from _named_leaves(child, child_name)
 
 
 def _paths(value: Any, name: str) -> list[str]:
@@ -266,38 +311,42 @@ def ordered_keys(table: dict[Any, Any]) -> tuple[Any, ...]:
         return tuple(sorted(table, key=lambda key: (type(key).__name__, repr(key))))
 
 
-def _add(value: Any, parts: list[Any], tensors: list[Any], spots: list[int]) -> None:
-    """Appends what tells `value` from another, the tensors in it, and where their shapes stand."""
-    kind = type(value)
+def _add(value: Any, call: Call) -> None:
+    """Appends to the key of the call what tells `value` from another, and the tensors and numbers
+    in it to those of the call."""
+    kind, parts = type(value), call.parts
     if kind is Tensor:
         held = value._value
         parts.append(held.dtype)
-        spots.append(len(parts))
+        call.spots.append(len(parts))
         parts.append(held.shape)
-        tensors.append(value)
+        call.tensors.append(value)
     elif kind is np.ndarray or isinstance(value, np.ndarray | np.generic):
         parts.append(_numeric_dtype(value))
-        spots.append(len(parts))
+        call.spots.append(len(parts))
         parts.append(value.shape)
-        tensors.append(value)
+        call.tensors.append(value)
     elif kind is tuple or kind is list:
         parts.append(kind)
         parts.append(len(value))
         for child in value:
-            _add(child, parts, tensors, spots)
+            _add(child, call)
     elif kind is dict:
         keys = ordered_keys(value)
         parts.append(kind)
         parts.append(keys)
         for key in keys:
-            _add(value[key], parts, tensors, spots)
+            _add(value[key], call)
     elif value is not None and not nest.is_leaf(value):
         children = nest.children(value)
         parts += [kind, len(children), nest.auxiliary(value)]
         for child in children:
-            _add(child, parts, tensors, spots)
+            _add(child, call)
     else:
         parts.append(kind)
+        if kind is float or kind is int:
+            call.number_spots.append(len(parts))
+            call.numbers.append(value)
         parts.append(_static_key(value, kind))
 
 

@@ -12,7 +12,13 @@ import numpy as np
 
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.op import Op, get_op
-from tapeline.runtime.operators import constant, promote, promote_one, promoted_dtype
+from tapeline.runtime.operators import (
+    constant,
+    promote,
+    promote_one,
+    promoted_dtype,
+    weak_type,
+)
 from tapeline.runtime.spec import DType
 from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor
 
@@ -25,12 +31,12 @@ _FLOAT64 = np.dtype(np.float64)
 
 def weak_or_tensor(op: Op, x: Any) -> Any:
     """A Python number as it is, anything else as a tensor."""
-    return x if type(x) in (bool, int, float, complex) else as_tensor(x, None, op.name)
+    return as_tensor(x, None, op.name) if weak_type(x) is None else x
 
 
 def dtype_or_type(x: Any) -> Any:
     """What `promoted_dtype` asks for."""
-    return x._value.dtype if type(x) is Tensor else type(x)
+    return x._value.dtype if type(x) is Tensor else weak_type(x)
 
 
 def promote_to_divide(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:

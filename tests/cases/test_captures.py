@@ -132,10 +132,24 @@ def test_another_variable_in_the_same_place_is_seen_by_the_next_call() -> None:
     assert number(f(tensor(3.0))) == 15.0
 
 
-def test_a_python_number_that_keeps_changing_is_right_and_warned_of() -> None:
+def test_a_python_number_that_keeps_changing_becomes_an_input() -> None:
     @tl.function
     def f(x: Any, k: float) -> Any:
         return x * k + 1.0
+
+    x = tensor([1.0, -2.0])
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for n in range(10):
+            assert_close(f(x, 0.25 * n), [1.0 + 0.25 * n, 1.0 - 0.5 * n])
+    assert f.trace_count <= 4
+    assert not seen
+
+
+def test_a_python_number_that_a_branch_asks_for_is_right_and_warned_of() -> None:
+    @tl.function
+    def f(x: Any, k: float) -> Any:
+        return x * k + 1.0 if k < 100.0 else x
 
     x = tensor([1.0, -2.0])
     with warnings.catch_warnings(record=True) as seen:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.runtime.dims import Dim
 from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.tensor import Tensor
 
 Get: TypeAlias = Callable[[], tuple[Any, ...]]
@@ -76,7 +77,7 @@ def tracing_graph() -> CapturingGraph | None:
 def is_symbolic(x: Any) -> bool:
     """Whether `x` is a tensor whose value a trace must not look at."""
     kind = type(x)
-    if kind is bool or kind is int or kind is Dim:
+    if kind is bool or kind is int or kind is Dim or kind is OpenNumber:
         return False
     is_tensor = kind is Tensor or hasattr(kind, "__tapeline_tensor__")
     return is_tensor and isinstance(STATE.handler, CapturingGraph)

@@ -1,0 +1,165 @@
+"""Python numbers that vary become inputs, unless the program asks for their value."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapeline as tl
+
+X = tl.asarray(np.linspace(-1.0, 2.0, 6, dtype="float32"))
+FLOATS = [0.1 * k for k in range(1, 20)] + [0.0, -0.5, -0.25, -3.0, math.inf, math.nan, -0.0]
+
+
+def check(function: Any, numbers: Any, traces: int, x: Any = X) -> None:
+    """Compiled as eagerly for each number, with at most so many traces."""
+    compiled = tl.function(function)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for number in numbers:
+            try:
+                expected = function(x, number)
+            except (ArithmeticError, ValueError) as error:
+                with pytest.raises(type(error)):
+                    compiled(x, number)
+                continue
+            found = compiled(x, number)
+            for one, other in zip(tl.nest.flatten(found), tl.nest.flatten(expected), strict=True):
+                assert type(one) is type(other)
+                if isinstance(other, tl.Tensor):
+                    assert one.dtype == other.dtype
+                    np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=3e-6, atol=1e-7)
+                else:
+                    assert one == other or one != one
+    assert compiled.trace_count <= traces
+
+
+def test_a_sweep_over_floats_takes_three_traces() -> None:
+    check(lambda x, lr: x - lr * x, [0.01 * k for k in range(1, 500)], 3)
+
+
+OPEN: list[Any] = [
+    lambda x, a: x * a,
+    lambda x, a: a - x,
+    lambda x, a: x / (a + 1) * 2.0,
+    lambda x, a: tl.exp(x * (1 - a)) + a * a - a**2,
+    lambda x, a: tl.where(x > a, x, a),
+    lambda x, a: tl.maximum(x, a),
+    lambda x, a: x**2 * -a + 0.5**a,
+    lambda x, a: tl.full((2,), a),
+    lambda x, a: tl.asarray(a) * x,
+    lambda x, a: x + (a if isinstance(a, float) else 7.0),
+]
+
+
+@pytest.mark.parametrize("number", range(len(OPEN)))
+def test_arithmetic_beside_tensors_leaves_them_open(number: int) -> None:
+    check(OPEN[number], FLOATS, 12)
+
+
+ASKING: list[Any] = [
+    lambda x, a: x * a if a > 0.5 else x + a,
+    lambda x, a: x * math.sqrt(abs(a)),
+    lambda x, a: (x, a),
+    lambda x, a: x * {0.5: 2.0}.get(a, 3.0),
+    lambda x, a: x * round(a, 1),
+    lambda x, a: x * float(f"{a:.1f}"),
+    lambda x, a: x * (1 / (a - 0.1)),
+    lambda x, a: x * a**0.5 if isinstance(a**0.5, float) else x,
+]
+
+
+@pytest.mark.parametrize("number", range(len(ASKING)))
+def test_a_question_makes_them_constants(number: int) -> None:
+    check(ASKING[number], FLOATS, len(FLOATS))
+
+
+INTS = [1, 2, 3, 4, 5, 6, -1, -2, -3, -4, 0, True, 1 << 40]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: x * n + n / 2,
+        lambda x, n: tl.reshape(x, (2, 3))[n % 2],
+        lambda x, n: x[: n % 4],
+        lambda x, n: tl.sum(tl.stack([x * k for k in range(n % 5 + 1)]), axis=0),
+        lambda x, n: x * (n * n + n // 2),
+    ],
+)
+def test_ints(function: Any) -> None:
+    check(function, INTS, len(INTS))
+
+
+def test_ints_beside_small_ints_still_overflow() -> None:
+    x = tl.asarray(np.arange(3, dtype="int8"))
+    check(lambda x, n: x + n, [1, 2, 3, 4, 5, 127, 128, 300, -1, -2, -3, -200], 12, x)
+    check(lambda x, n: x * n, [1, 2, 3, 4, 5], 5, tl.asarray(np.arange(3, dtype="int64")))
+
+
+def test_numbers_inside_of_containers() -> None:
+    def f(x: Any, options: Any) -> Any:
+        return x * options["rates"][1] + options["bias"]
+
+    compiled = tl.function(f)
+    for k in range(1, 12):
+        given = {"rates": (0.5, 0.1 * k), "bias": 1.5 * k}
+        np.testing.assert_allclose(
+            compiled(X, given).numpy(), f(X, dict(reversed(given.items()))).numpy(), rtol=1e-6
+        )
+    assert compiled.trace_count == 3
+
+
+def test_numbers_as_defaults_and_keywords() -> None:
+    def f(x: Any, *, rate: float = 0.5, count: int = 2) -> Any:
+        return x * rate + count
+
+    compiled = tl.function(f)
+    for k in range(1, 10):
+        np.testing.assert_allclose(
+            compiled(X, rate=0.1 * k).numpy(), f(X, rate=0.1 * k).numpy(), rtol=1e-6
+        )
+    assert compiled.trace_count == 3
+
+
+def test_gradients_flow_past_open_numbers() -> None:
+    f = tl.function(lambda x, a: tl.sum(tl.sin(x) * a))
+    for k in range(1, 8):
+        with tl.GradientTape() as tape:
+            tape.watch(X)
+            y = f(X, 0.5 * k)
+        found = tape.gradient(y, X)
+        np.testing.assert_allclose(found.numpy(), np.cos(X.numpy()) * 0.5 * k, rtol=1e-6)
+    assert f.trace_count == 3
+
+
+def test_sizes_and_numbers_together() -> None:
+    def f(x: Any, a: float) -> Any:
+        return tl.sum(x) * a / x.shape[0]
+
+    compiled = tl.function(f)
+    for n in range(2, 12):
+        x = tl.asarray(np.arange(n, dtype="float64"))
+        np.testing.assert_allclose(compiled(x, 0.3 * n).numpy(), f(x, 0.3 * n).numpy(), rtol=1e-12)
+    assert compiled.trace_count <= 4
+
+
+def test_a_compiled_function_called_with_an_open_number() -> None:
+    inner = tl.function(lambda x, a: x * a)
+    f = tl.function(lambda x, a: inner(x, a) + inner(x, a * 2))
+    for k in range(1, 8):
+        np.testing.assert_allclose(f(X, 0.5 * k).numpy(), X.numpy() * 1.5 * k, rtol=1e-6)
+    assert f.trace_count == 3
+
+
+def test_without_reducing_each_number_is_a_trace() -> None:
+    f = tl.function(lambda x, a: x * a, reduce_retracing=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for k in range(5):
+            f(X, float(k))
+    assert f.trace_count == 5
