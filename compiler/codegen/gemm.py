@@ -40,11 +40,16 @@ def routine_name(size: int) -> str:
     return f"tapeline_gemm_f{8 * size}"
 
 
-def routine_declaration(size: int) -> str:
-    """Its declaration."""
-    return (
-        f"declare void @{routine_name(size)}(ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64)"
-    )
+def routine_declaration(size: int, standalone: bool = False) -> str:
+    """Its declaration; a standalone one takes memory for packed panels too."""
+    types = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64" + ", ptr" * standalone
+    return f"declare void @{routine_name(size)}({types})"
+
+
+def workspace_bytes(size: int, target: Target, n: int) -> int:
+    """How much memory a standalone routine is given for a product of n columns."""
+    tile = _Tile(size, target)
+    return -(-min(n, tile.column_block) // tile.columns) * tile.panel_bytes
 
 
 def panel_columns(size: int, target: Target) -> int:
@@ -83,8 +88,7 @@ def gemm_text(size: int, target: Target) -> str:
         _store_tile(shape),
         _pack_rows(shape),
         _pack_columns(shape),
-        _take_workspace(shape),
-        _give_workspace(),
+        *(() if target.standalone else (_take_workspace(shape), _give_workspace())),
         _Driver(shape).write(),
     ]
     declarations = sorted(set().union(*(fn.declarations for fn in functions)))
@@ -390,7 +394,7 @@ class _Driver:
         fn = self.fn = tile.define(
             routine_name(tile.size), "ptr %a", "i64 %a_row", "i64 %a_column", "ptr %b",
             "i64 %b_row", "i64 %b_column", "ptr %c", "i64 %c_row", "i64 %m", "i64 %n", "i64 %k",
-            scope="",
+            *(["ptr %workspace"] if tile.target.standalone else []), scope="",
         )  # fmt: skip
         self.scratch = fn.alloca(tile.rows * tile.row_bytes)
         stack = fn.alloca(tile.panel_bytes)
@@ -415,6 +419,8 @@ class _Driver:
         """Memory for packed panels, or null where B is read in place (but for the last columns,
         whose panel is packed on the stack)."""
         fn, number = self.fn, self.fn.number()
+        if self.tile.target.standalone:
+            return fn.select(direct, "null", "%workspace", "ptr")
         before = fn.block
         fn.branch(direct, f"ready{number}", f"take{number}")
         fn.label(f"take{number}")
@@ -425,7 +431,8 @@ class _Driver:
         return fn.value(f"phi ptr [ null, %{before} ], [ {taken}, %{after} ]")
 
     def _give(self, heap: str) -> None:
-        self.fn.call_defined("void", "@give_workspace", ("ptr", heap))
+        if not self.tile.target.standalone:
+            self.fn.call_defined("void", "@give_workspace", ("ptr", heap))
 
     def _columns(self, j: str, _: list[str]) -> None:
         """A block of columns of c."""

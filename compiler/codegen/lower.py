@@ -398,7 +398,7 @@ class Lowering:
         elif (
             isinstance(lowering, LibraryCall)
             and lowering.name == "matmul"
-            and supports_matmul(graph.spec(node).dtype)
+            and supports_matmul(graph.spec(node).dtype, self.target)
         ):
             self._lower_matmul(node)
         elif isinstance(lowering, Branch | Loop):

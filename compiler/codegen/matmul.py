@@ -18,7 +18,7 @@ from tapeline.compiler.codegen.matmul_inline import emit_inline
 from tapeline.compiler.codegen.matmul_own import emit_own, needs_dense_b
 from tapeline.compiler.codegen.matrix import MatrixOperand, Product, build_product
 from tapeline.compiler.codegen.nest import Kernel, SlotValue
-from tapeline.compiler.codegen.target import Target, host_target
+from tapeline.compiler.codegen.target import Target
 from tapeline.runtime.spec import DType
 
 Strategy: TypeAlias = Literal["none", "zero", "inline", "gemv", "blas", "own"]
@@ -32,11 +32,11 @@ _LANE_USE = 0.7
 _LONG_K = 1000
 
 
-def supports_matmul(dtype: DType) -> bool:
+def supports_matmul(dtype: DType, target: Target) -> bool:
     """Whether products of this dtype are emitted; the others are host calls."""
     if dtype.name not in FLOAT_TYPES or not dtype.isnative:
         return False
-    return find_blas() is not None or host_target().vector_bytes >= 32
+    return target.standalone or find_blas() is not None or target.vector_bytes >= 32
 
 
 def matmul_symbols(kernel: Kernel) -> dict[str, int]:
@@ -109,7 +109,7 @@ def choose_strategy(product: Product, target: Target) -> Strategy:
     fills_lanes = n > 1 or k * m <= 64
     if max(m, n, k) <= _INLINE_LIMIT and rows_are_dense and fills_lanes:
         return "inline"
-    if find_blas() is None:
+    if target.standalone or find_blas() is None:
         return "own"
     if m == 1 or n == 1:
         return "gemv"

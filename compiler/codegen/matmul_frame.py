@@ -29,6 +29,7 @@ class Frame:
     extent: int = 0
     """Indices of the launch; 0 for one per product of the batch."""
     grain: int = 1
+    scratch_bytes: int = 0
     fn: FunctionText = field(default_factory=lambda: FunctionText(""))
 
     @property
@@ -80,4 +81,5 @@ class Frame:
         work = product.m * product.n * max(product.k, 1) * product.batch_size
         extent = self.extent or product.batch_size
         launch = Launch(function, tuple(self.values), extent, self.grain, work)
-        return Kernel(f"matmul {strategy} {product.m}x{product.k}x{product.n}", (launch,))
+        what = f"matmul {strategy} {product.m}x{product.k}x{product.n}"
+        return Kernel(what, (launch,), self.scratch_bytes)

@@ -12,6 +12,7 @@ from tapeline.compiler.codegen.gemm import (
     routine_declaration,
     routine_name,
     row_tile,
+    workspace_bytes,
 )
 from tapeline.compiler.codegen.matmul_frame import Frame
 from tapeline.compiler.codegen.matrix import Product
@@ -33,22 +34,22 @@ def emit_own(frame: Frame, target: Target) -> None:
     if needs_dense_b(product):
         raise ValueError("emit_matmul: an operand needs a copy")
     if product.batch_size >= _SPLIT_BATCH:
-        _emit_batch(frame)
+        _emit_batch(frame, target)
     elif product.n >= product.m:
         unit = panel_columns(product.size, target)
-        _emit_part(frame, "columns", product.n, unit, _COLUMN_GRAIN // unit)
+        _emit_part(frame, "columns", product.n, unit, _COLUMN_GRAIN // unit, target)
     else:
         unit = row_tile(target)
-        _emit_part(frame, "rows", product.m, unit, -(-_ROW_GRAIN // unit))
+        _emit_part(frame, "rows", product.m, unit, -(-_ROW_GRAIN // unit), target)
 
 
 class _Call:
     """The call of the routine, with strides and sizes from slots."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame, target: Target) -> None:
         product = frame.product
         self.frame = frame
-        frame.fn.declare(routine_declaration(product.size))
+        frame.fn.declare(routine_declaration(product.size, target.standalone))
         numbers = {
             "a_row": product.a.row, "a_column": product.a.column, "b_row": product.b.row,
             "b_column": product.b.column, "c_row": product.c.row,
@@ -57,6 +58,10 @@ class _Call:
         self.slots: dict[str, Value] = {
             name: frame.slot(name, value) for name, value in numbers.items()
         }
+        self.further: list[tuple[str, Value]] = []
+        if target.standalone:
+            frame.scratch_bytes = workspace_bytes(product.size, target, product.n)
+            self.further = [("ptr", frame.slot("workspace", ("scratch", 0, 0), "ptr"))]
 
     def __call__(self, a: str, b: str, c: str, m: Value, n: Value) -> None:
         """c = a @ b for these pointers and sizes."""
@@ -66,13 +71,14 @@ class _Call:
             ("ptr", a), ("i64", slots["a_row"]), ("i64", slots["a_column"]),
             ("ptr", b), ("i64", slots["b_row"]), ("i64", slots["b_column"]),
             ("ptr", c), ("i64", slots["c_row"]), ("i64", m), ("i64", n), ("i64", slots["k"]),
+            *self.further,
         )  # fmt: skip
 
 
-def _emit_batch(frame: Frame) -> None:
+def _emit_batch(frame: Frame, target: Target) -> None:
     """One index is one product."""
     a, b, c = frame.open("own", "batch")
-    call = _Call(frame)
+    call = _Call(frame, target)
 
     def one(index: str, _: list[str]) -> None:
         pa, pb, pc = frame.at_index(index, a, b, c)
@@ -81,11 +87,11 @@ def _emit_batch(frame: Frame) -> None:
     frame.fn.loop("%lo", "%hi", 1, one)
 
 
-def _emit_part(frame: Frame, what: str, total: int, unit: int, grain: int) -> None:
+def _emit_part(frame: Frame, what: str, total: int, unit: int, grain: int, target: Target) -> None:
     """One index is `unit` columns or rows, of every product of the batch."""
     a, b, c = frame.open("own", what, unit)
     frame.extent, frame.grain = -(-total // unit), max(1, grain)
-    fn, call = frame.fn, _Call(frame)
+    fn, call = frame.fn, _Call(frame, target)
     count = frame.slot("count", frame.product.batch_size)
     by_columns = what == "columns"
     whole = call.slots["n" if by_columns else "m"]

@@ -1,5 +1,8 @@
 """One LLVM module per program: its kernels, and `run`, which carries out the steps in order.
 
+For a standalone target the memory for intermediate values is a second argument, and a host call
+stands only where an index is bad: `run` then returns 1.
+
 `i64 run(ptr slots)` takes an array of pointers: the inputs, then the outputs. It returns 0, 1 where
 a host call
 raised, 2 where memory ran out. Constants and host calls are external symbols, bound when it is
@@ -144,7 +147,8 @@ class _Assembler:
         if isinstance(step, MatmulStep):
             a, b, out = (matrix_operand(placed) for placed in (step.a, step.b, step.out))
             kernel = emit_matmul(a, b, out, self.target)
-            self.symbols |= matmul_symbols(kernel)
+            if not self.target.standalone:
+                self.symbols |= matmul_symbols(kernel)
             return kernel
         if not isinstance(step, HostStep) or step.routine is None:
             return None
@@ -209,7 +213,7 @@ class _Assembler:
         """The call of a kernel, by all threads where that is worth it."""
         extent, grain = launch.extent, launch.grain
         limit = chunk_limit(extent, grain, launch.work)
-        symbols = pool_symbols() if limit > 1 else {}
+        symbols = pool_symbols() if limit > 1 and not self.target.standalone else {}
         if symbols:
             self.symbols |= symbols
             self.parts.declare(PARALLEL_DECLARATION)
@@ -268,6 +272,10 @@ class _Assembler:
     def _call_host(self, step: HostStep, pointers: dict[int, str]) -> None:
         number = len(self.hosts)
         self.hosts.append(step)
+        if self.target.standalone:
+            self.lines.append(f"  br i1 true, label %failed, label %after{number}")
+            self.lines.append(f"after{number}:")
+            return
         for slot, buffer in enumerate(touched(step)):
             place = self.offset("%A", 8 * slot)
             self.lines.append(f"  store ptr {pointers[buffer]}, ptr {place}")
@@ -299,12 +307,14 @@ class _Assembler:
         slots = [len(launch.values) for kernel in kernels if kernel for launch in kernel.launches]
         slots += [len(touched(step)) for step in self.hosts]
         slots.append(self.control_slots)
+        own = self.target.standalone
         opening = [
-            "define i64 @run(ptr %slots) nounwind {", "entry:", "  %E = alloca i64, align 8",
+            f"define i64 @run(ptr %slots{', ptr %arena' if own else ''}) nounwind {{",
+            "entry:", "  %E = alloca i64, align 8",
             f"  %A = alloca [{max(slots, default=1) or 1} x i64], align 8",
         ]  # fmt: skip
         closing: list[str] = []
-        heap = arena.nbytes > STACK_ARENA
+        heap = arena.nbytes > STACK_ARENA and not own
         if heap:
             self.parts.declare("declare ptr @aligned_alloc(i64, i64)")
             self.parts.declare("declare void @free(ptr)")
@@ -315,7 +325,7 @@ class _Assembler:
                 "start:",
             ]
             closing += ["nomemory:", f"  ret i64 {NO_MEMORY}"]
-        elif arena.nbytes:
+        elif arena.nbytes and not own:
             opening.append(f"  %arena = alloca [{arena.nbytes} x i8], align 64")
         release = ["  call void @free(ptr %arena)"] if heap else []
         if self.hosts:

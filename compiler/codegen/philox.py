@@ -14,8 +14,8 @@ from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value
 
 ROUNDS = 10
-_MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
-_KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
+MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
+KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 _BLOCK = 4
 _GRAIN = 64
 
@@ -68,10 +68,10 @@ def _rounds(f: FunctionBuilder, keys: list[Value], words: list[Value]) -> list[V
     a, b, c, d = words
     for number in range(ROUNDS):
         if number:
-            first = f.add(first, f.fixed(_KEY_STEPS[0], "u8"))
-            second = f.add(second, f.fixed(_KEY_STEPS[1], "u8"))
-        high_a, low_a = _product(f, a, _MULTIPLIERS[0])
-        high_c, low_c = _product(f, c, _MULTIPLIERS[1])
+            first = f.add(first, f.fixed(KEY_STEPS[0], "u8"))
+            second = f.add(second, f.fixed(KEY_STEPS[1], "u8"))
+        high_a, low_a = _product(f, a, MULTIPLIERS[0])
+        high_c, low_c = _product(f, c, MULTIPLIERS[1])
         a, b = f.bit_xor(f.bit_xor(high_c, b), first), low_c
         c, d = f.bit_xor(f.bit_xor(high_a, d), second), low_a
     return [a, b, c, d]

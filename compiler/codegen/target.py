@@ -25,6 +25,9 @@ class Target:
     vector_bytes: int
     fastmath: bool = False
     """Whether products and sums of floats may be fused and regrouped."""
+    standalone: bool = False
+    """Whether the code is to run outside of this process: it uses no BLAS, no threads, no memory of
+    its own, and no NumPy."""
 
     def lanes(self, size: int) -> int:
         """Elements of `size` bytes in one vector register."""

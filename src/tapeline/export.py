@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from tapeline.compiler.function import Function
 
 if TYPE_CHECKING:
+    from tapeline.compiler.export.aot.build import AotLibrary
     from tapeline.compiler.export.onnx.export import OnnxModel
     from tapeline.compiler.saved.reader import LoadedFunction
 
-__all__ = ["load", "onnx", "save"]
+__all__ = ["aot", "load", "onnx", "save"]
 
 
 def save(
@@ -118,6 +119,70 @@ def onnx(
     from tapeline.compiler.export.signature import one_trace
 
     return export_onnx(one_trace("onnx", function, signature), path, gradient)
+
+
+def aot(
+    function: Function[..., Any],
+    directory: str | os.PathLike[str],
+    signature: Sequence[Any] | dict[str, Any] | None = None,
+    *,
+    targets: Sequence[str] = ("host",),
+    gradient: bool = True,
+    name: str | None = None,
+) -> "AotLibrary":
+    """Compiles a function into object files that C programs call, without Python.
+
+    The folder gets an object file per target, a header with shapes, dtypes and sizes, an example in
+    C, a CMake file, and a shared library where a C compiler is found. The C function takes a
+    pointer per argument, Variable and result, and one to memory to work in; it allocates nothing.
+    Variables are arguments, whose present values the object holds; captured tensors are inside.
+    Matrix products are emitted: no BLAS is needed.
+
+    Parameters
+    ----------
+    function : Function
+        Made by `tl.function`.
+    directory : str or path
+        Where to; it is made if it does not exist.
+    signature : tuple or dict, optional
+        Which trace, as for `tl.export.onnx`.
+    targets : sequence of str
+        "host" is this machine with all that its processor can do; "x86-64", "x86-64-v2",
+        "x86-64-v3" and "x86-64-v4" are this system on any processor of that level;
+        "aarch64-linux", "aarch64-macos", "riscv64-linux", "x86-64-macos" and "x86-64-windows" are
+        others.
+    gradient : bool
+        Also write `<name>_gradient`, which takes the inputs and a cotangent per float result and
+        gives the gradients of all float arguments and Variables.
+    name : str, optional
+        What the C function is called; by default as the function.
+
+    Returns
+    -------
+    AotLibrary
+        The files, C declarations, parameters and sizes.
+
+    Raises
+    ------
+    ExportError
+        If the function does something that runs as a NumPy call: each is named with its line.
+    ArgumentError
+        If there is no such target, or nothing says which trace is meant.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import tapeline as tl
+    >>> f = tl.function(name="total")(lambda x: tl.sum(tl.tanh(x)))
+    >>> made = tl.export.aot(f, tempfile.mkdtemp(), (tl.TensorSpec([8], "float32"),))
+    >>> print(made.prototypes[0])
+    int64_t total(const float *x, float *result, void *workspace)
+    """
+    from tapeline.compiler.export.aot.build import export_aot  # loads the compiler
+    from tapeline.compiler.export.signature import one_trace
+
+    concrete = one_trace("aot", function, signature)
+    return export_aot(concrete, directory, targets, gradient, name)
 
 
 def load(path: str | os.PathLike[str]) -> "LoadedFunction":

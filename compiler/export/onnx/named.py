@@ -11,10 +11,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from tapeline.compiler.codegen import philox
 from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref
 from tapeline.compiler.export.onnx.rules import Use, reduce, spread, take_places
 from tapeline.compiler.export.onnx.scalar import BOOL, INT32, OnnxScalars, computing_dtype
+from tapeline.runtime.op import get_op
+from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.spec import TensorSpec
+from tapeline.runtime.tensor import Tensor
 
 FLOAT32 = np.dtype(np.float32)
 
@@ -282,6 +286,69 @@ def _integer_power(use: Use) -> Ref:
     return graph.add_many("Loop", state, [dtype] * 3, body=attribute)[2]
 
 
+def _fold_windows(use: Use) -> Ref:
+    """Elements added up at their places, which the windows of all places say."""
+    window, shape = use.attrs[:4], cast("tuple[int, ...]", use.attrs[4])
+    places = np.arange(int(np.prod(shape))).reshape(shape)
+    index = np.asarray(get_op("windows").kernel(places, *window)).reshape(-1)
+    wide = computing_dtype(use.dtype)
+    start = use.graph.constant(np.zeros(places.size, wide))
+    if not index.size:
+        return use.graph.constant(np.zeros(use.shape, use.dtype))
+    found = use.graph.add(
+        "ScatterElements", start, use.graph.constant(index), use.graph.cast(use.flat(0), wide),
+        dtype=wide, axis=0, reduction="add",
+    )  # fmt: skip
+    return use.graph.reshape(use.graph.cast(found, use.dtype), use.shape)
+
+
+def _random_bits(use: Use) -> Ref:
+    """Philox 4x64 with ten rounds, all blocks side by side."""
+    count = use.outputs[0].size
+    graph, b = use.graph, use.scalars
+    if not count:
+        return graph.constant(np.zeros(use.shape, np.uint64))
+    key, counter = use.inputs
+
+    def word(source: Ref, place: int) -> Ref:
+        return graph.add("Gather", source, graph.constant(np.int64(place)), axis=0)
+
+    amount = graph.constant(np.arange(1, -(-count // 4) + 1, dtype=np.uint64))
+    words = []
+    for place in range(4):
+        total = b.add(word(counter, place), amount)
+        words.append(total)
+        amount = b.cast(b.compare("lt", total, amount), total.dtype)
+    keys = [word(key, 0), word(key, 1)]
+    for number in range(philox.ROUNDS):
+        if number:
+            keys = [b.add(k, b.const(s, k)) for k, s in zip(keys, philox.KEY_STEPS, strict=True)]
+        (high_a, low_a), (high_c, low_c) = (
+            _wide_product(b, words[place], factor)
+            for place, factor in zip((0, 2), philox.MULTIPLIERS, strict=True)
+        )
+        words = [
+            b.bit_xor(b.bit_xor(high_c, words[1]), keys[0]), low_c,
+            b.bit_xor(b.bit_xor(high_a, words[3]), keys[1]), low_a,
+        ]  # fmt: skip
+    columns = [graph.reshape(one, (-1, 1)) for one in words]
+    row = graph.reshape(graph.add("Concat", *columns, axis=1), (-1,))
+    first = graph.add("Slice", row, graph.ints([0]), graph.ints([count]))
+    return graph.reshape(first, use.shape)
+
+
+def _wide_product(b: OnnxScalars, x: Ref, factor: int) -> tuple[Ref, Ref]:
+    """The high and the low word of a product of 64-bit words, by halves."""
+    half, mask = b.const(32, x), b.const(2**32 - 1, x)
+    low, high = b.bit_and(x, mask), b.shift_right(x, half)
+    f_low, f_high = b.const(factor & (2**32 - 1), x), b.const(factor >> 32, x)
+    low_low, high_low = b.mul(low, f_low), b.mul(high, f_low)
+    low_high, high_high = b.mul(low, f_high), b.mul(high, f_high)
+    middle = b.add(b.add(b.shift_right(low_low, half), b.bit_and(high_low, mask)), low_high)
+    top = b.add(b.add(high_high, b.shift_right(high_low, half)), b.shift_right(middle, half))
+    return top, b.mul(x, b.const(factor, x))
+
+
 def _determinant(use: Use) -> Ref | None:
     return use.graph.add("Det", use.inputs[0]) if use.dtype == FLOAT32 else None
 
@@ -319,7 +386,27 @@ NAMED: dict[str, NamedRule] = {
     "put": _put,
     "last_writes": _last_writes,
     "integer_power": _integer_power,
+    "random_bits": _random_bits,
+    "fold_windows": _fold_windows,
     "det": _determinant,
     "host_assert": _left_out,
     "host_print": _left_out,
 }
+
+
+def _share_peaks(ct: Tensor, x: Tensor, out: Tensor, *attrs: Any) -> Any:
+    """The gradient of a maximum over windows, by what each window's elements get of it."""
+    start, sizes = cast("tuple[Any, Any]", attrs[:2])
+    inner = tuple(range(start + len(sizes), start + 2 * len(sizes)))
+    peaks, column = (apply(get_op("expand_dims"), one, attrs=(inner,)) for one in (out, ct))
+    windows = apply(get_op("windows"), x, attrs=attrs)
+    shares = apply(get_op("tie_shares"), windows, peaks, attrs=(inner,))
+    return apply(get_op("fold_windows"), shares * column, attrs=(*attrs, x.shape))
+
+
+TRACED: dict[str, Callable[..., Any]] = {
+    "share_peaks": _share_peaks,
+    "convolve": get_op("convolve").kernel,
+    "convolve_weights": get_op("convolve_weights").kernel,
+}
+"""Ops that are other ops put together, though not for codegen: as functions of tensors."""

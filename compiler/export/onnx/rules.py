@@ -78,7 +78,9 @@ def translate(use: Use) -> Ref:
     if isinstance(lowering, Assembly):
         return _assembly(use, lowering)
     if isinstance(lowering, LibraryCall):
-        return _LIBRARY[lowering.name](use)
+        rule = _LIBRARY.get(lowering.name)
+        if rule is not None:
+            return rule(use)
     raise ExportError(f"there is no ONNX form of {use.op.name}")
 
 

@@ -4,13 +4,13 @@ bodies of If, Loop and Scan, which see the values around them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref
-from tapeline.compiler.export.onnx.named import NAMED
+from tapeline.compiler.export.onnx.named import NAMED, TRACED
 from tapeline.compiler.export.onnx.rules import Use, translate
 from tapeline.compiler.export.onnx.scalar import BOOL
 from tapeline.compiler.frontend.replay import trace_into
@@ -111,14 +111,16 @@ class Translator:
         found = None if rule is None else rule(use)
         if found is not None:
             return [found]
+        if op.name in TRACED:
+            return self._expanded(use, TRACED[op.name])
         if isinstance(op.lowering, Expansion):
-            return self._expanded(use, op.lowering)
+            return self._expanded(use, op.lowering.expand)
         return [translate(use)]
 
-    def _expanded(self, use: Use, lowering: Expansion) -> list[Ref]:
+    def _expanded(self, use: Use, function: Callable[..., Any]) -> list[Ref]:
         graph = Graph(use.op.name)
         inputs = [graph.add_placeholder(spec) for spec in use.specs]
-        graph.outputs = list(trace_into(graph, lowering.expand, inputs, use.attrs))
+        graph.outputs = list(trace_into(graph, function, inputs, use.attrs))
         return self.graph(prepare(graph), use.graph, use.inputs)
 
     def _cond(

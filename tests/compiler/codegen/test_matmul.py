@@ -243,7 +243,7 @@ import numpy as np
 spec = importlib.util.spec_from_file_location("cases", sys.argv[1])
 cases = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(cases)
-assert cases.supports_matmul(np.dtype("float32"))
+assert cases.supports_matmul(np.dtype("float32"), cases.TARGET)
 for shapes in cases.SHAPES:
     a, b = (np.random.default_rng(0).normal(size=shape) for shape in shapes)
     cases.close(cases.product_of(a, b), np.matmul(a, b))
@@ -279,7 +279,7 @@ def test_columns_are_split_into_vectors() -> None:
 
 
 def test_only_floats_are_emitted() -> None:
-    assert supports_matmul(np.dtype("float32"))
-    assert not supports_matmul(np.dtype("int64"))
-    assert not supports_matmul(np.dtype("complex64"))
-    assert not supports_matmul(np.dtype(">f8"))
+    assert supports_matmul(np.dtype("float32"), TARGET)
+    assert not supports_matmul(np.dtype("int64"), TARGET)
+    assert not supports_matmul(np.dtype("complex64"), TARGET)
+    assert not supports_matmul(np.dtype(">f8"), TARGET)

@@ -24,7 +24,7 @@ pytest.importorskip("onnx", reason=NEEDS_ONNX)
 NOT_EXPORTED = {
     "nextafter", "fftn", "ifftn", "rfft", "irfft", "inv", "solve", "det", "slogdet", "pinv",
     "cholesky", "qr", "svd", "svdvals", "matrix_exp", "eigh", "eigvalsh", "eig", "eigvals",
-    "random_bits", "standard_uniform", "standard_normal", "truncated_normal",
+    "standard_normal", "truncated_normal",
     "standard_exponential", "standard_gumbel", "gamma", "poisson",
 }  # fmt: skip
 """ONNX has no operator for these, or its runtimes have no kernel: each is named in an error."""

@@ -1,0 +1,348 @@
+"""Object files called from C, and from Python by way of a shared library, give the same numbers."""
+
+from __future__ import annotations
+
+import ctypes
+import runpy
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.random_functions import RandomFunction
+
+import tapeline as tl
+from tapeline.compiler.export.aot.build import AotLibrary
+from tapeline.compiler.export.aot.elf import read_symbols
+from tapeline.compiler.export.aot.targets import TARGETS, host_triple
+from tapeline.runtime.errors import ArgumentError, ExportError
+from tapeline.runtime.tensor import Tensor
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ROOT = Path(__file__).resolve().parents[4]
+PROGRAMS = sorted((ROOT / "examples/numpy_programs").glob("*.py"))
+MARGIN = 256
+"""Bytes after the workspace that nobody may touch."""
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("cc") is None, reason="there is no C compiler to link with"
+)
+needs_x86_linux = pytest.mark.skipif(
+    host_triple() != "x86_64-unknown-linux-gnu", reason="compiles for x86-64 Linux"
+)
+
+
+def call(made: AotLibrary, name: str, given: Sequence[Any]) -> tuple[int, list[Array]]:
+    """The status and outputs of an entry of the shared library."""
+    assert made.library is not None, made.note
+    function = ctypes.CDLL(made.library)[name]
+    function.restype = ctypes.c_int64
+    inputs = [np.array(x, order="C") for x in given]
+    parameters = made.parameters[name]
+    outputs = [np.empty(p.spec.static_shape, p.spec.dtype) for p in parameters if p.is_output]
+    left = iter(inputs)
+    right = iter(outputs)
+    arrays = [next(right) if p.is_output else next(left) for p in parameters]
+    size = made.workspaces[name]
+    room = np.full(size + MARGIN + 64, 77, np.uint8)
+    start = -room.ctypes.data % 64
+    pointers = [ctypes.c_void_p(x.ctypes.data) for x in arrays]
+    status = function(*pointers, ctypes.c_void_p(room.ctypes.data + start))
+    assert (room[start + size :] == 77).all(), "it wrote after its workspace"
+    for x, before in zip(inputs, given, strict=True):
+        np.testing.assert_array_equal(x, before)
+    return status, outputs
+
+
+def run(function: Any, arrays: Sequence[Any], folder: Path, target: str = "host") -> list[Array]:
+    """The outputs of a function, compiled for a target."""
+    signature = tuple(map(tl.asarray, arrays))
+    made = tl.export.aot(function, folder, signature, targets=[target], gradient=False, name="f")
+    status, outputs = call(made, "f", arrays)
+    assert status == 0
+    return outputs
+
+
+def assert_all_close(got: Sequence[Array], want: Any, rtol: float = 1e-13) -> None:
+    for a, b in zip(got, want if isinstance(want, tuple | list) else (want,), strict=True):
+        value = b.numpy() if isinstance(b, Tensor) else np.asarray(b)
+        assert (a.shape, a.dtype) == (value.shape, value.dtype)
+        scale = float(np.max(np.abs(value[np.isfinite(value)]), initial=1.0))
+        np.testing.assert_allclose(a, value, rtol=rtol, atol=rtol * scale)
+
+
+# A program in C
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    w = tl.Variable(np.linspace(-1, 1, 12).reshape(3, 4), name="w")
+    shift = tl.asarray(0.5)
+
+    @tl.function
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        return tl.mean((tl.tanh(x @ w + shift) - y) ** 2)
+
+    return loss, w
+
+
+SIGNATURE = (tl.TensorSpec([5, 3], "float64"), tl.TensorSpec([5, 4], "float64"))
+
+
+def pattern(shape: tuple[int, ...]) -> Tensor:
+    """What the example in C fills its arrays with."""
+    count = int(np.prod(shape))
+    return tl.asarray((0.125 + 0.25 * (np.arange(count) % 7)).reshape(shape))
+
+
+@needs_compiler
+def test_the_example_in_c_prints_what_python_computes(network: Any, tmp_path: Path) -> None:
+    loss, w = network
+    tl.export.aot(loss, tmp_path, SIGNATURE)
+    warnings = ["-Wall", "-Wextra", "-Werror", "-std=c11", "-pedantic"]
+    subprocess.run(
+        ["cc", *warnings, "example.c", "loss.o", "-lm", "-o", "example"], cwd=tmp_path, check=True
+    )
+    printed = subprocess.run(
+        [str(tmp_path / "example")], check=True, capture_output=True, text=True
+    ).stdout
+    found = {line.split()[0]: np.array(line.split()[1:], float) for line in printed.splitlines()}
+    x, y = pattern((5, 3)), pattern((5, 4))
+    with tl.GradientTape() as tape:
+        tape.watch([x, y])
+        value = loss(x, y)
+    ct = tl.asarray(0.125)
+    want = tape.gradient(value, [x, y, w], output_gradients=ct)
+    np.testing.assert_allclose(found.pop("result"), float(value), rtol=1e-15)
+    for name, slope in zip(("x", "y", "w"), want, strict=True):
+        got = found.pop(f"gradient_{name}")
+        np.testing.assert_allclose(got, slope.numpy().ravel(), rtol=1e-12, atol=1e-16)
+    assert not found
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+def test_the_header_is_c_plus_plus_too(network: Any, tmp_path: Path) -> None:
+    tl.export.aot(network[0], tmp_path, SIGNATURE)
+    source = '#include "loss.h"\nint main() { return LOSS_WORKSPACE_SIZE < 0; }\n'
+    (tmp_path / "main.cc").write_text(source)
+    subprocess.run(["g++", "-Wall", "-Werror", "-c", "main.cc"], cwd=tmp_path, check=True)
+
+
+@needs_compiler
+def test_two_objects_go_into_one_program(tmp_path: Path) -> None:
+    for name, function in (("one", lambda x: tl.exp(x) @ x), ("two", lambda x: tl.sin(x) @ x)):
+        tl.export.aot(
+            tl.function(function), tmp_path, (tl.TensorSpec([70, 70], "float32"),), name=name
+        )
+    objects = [str(tmp_path / f"{name}.o") for name in ("one", "two")]
+    target = tmp_path / "both.so"
+    subprocess.run(["cc", "-shared", "-o", str(target), *objects, "-lm"], check=True)
+    library = ctypes.CDLL(str(target))
+    assert library.one
+    assert library.two_gradient
+
+
+# Gradients and Variables
+
+
+@needs_compiler
+def test_gradient_of_the_network(network: Any, tmp_path: Path, rng: np.random.Generator) -> None:
+    loss, w = network
+    made = tl.export.aot(loss, tmp_path, SIGNATURE)
+    x, y = rng.normal(size=(5, 3)), rng.normal(size=(5, 4))
+    status, (value,) = call(made, "loss", [x, y, w.numpy()])
+    assert status == 0
+    assert_all_close([value], loss(tl.asarray(x), tl.asarray(y)))
+    status, slopes = call(made, "loss_gradient", [x, y, w.numpy(), np.array(2.0)])
+    assert status == 0
+    tensors = tl.asarray(x), tl.asarray(y)
+    with tl.GradientTape() as tape:
+        tape.watch(tensors)
+        total = loss(*tensors) * 2
+    assert_all_close(slopes, tape.gradient(total, [*tensors, w]), 1e-12)
+
+
+@needs_compiler
+def test_the_training_step_of_the_digits_example(tmp_path: Path) -> None:
+    scope = runpy.run_path(str(ROOT / "examples/digits.py"), run_name="digits")
+    images, labels = scope["load_digits"]()
+    network = scope["Network"](scope["initial_weights"](np.random.default_rng(0)))
+    step = scope["make_train_step"](network)
+    given = (tl.asarray(images[:64]), tl.asarray(labels[:64]))
+    made = tl.export.aot(step, tmp_path, given, gradient=False)
+    weights = [variable.numpy() for variable in network.variables]
+    order = [p.name for p in made.parameters["train_step"] if p.role == "variable"]
+    named = {v.name: v.numpy() for v in network.variables}
+    for _ in range(3):
+        arrays = [images[:64], labels[:64], *[named[name] for name in order]]
+        status, (loss, *new) = call(made, "train_step", arrays)
+        assert status == 0
+        outputs = [p.name for p in made.parameters["train_step"] if p.role == "new value"]
+        named = dict(zip([name.removeprefix("new_") for name in outputs], new, strict=True))
+        assert_all_close([loss], step(*given), 1e-5)
+    assert len(weights) == len(named)
+    assert_all_close([named[v.name] for v in network.variables], network.variables, 1e-5)
+
+
+# Kinds of programs, on several processors
+
+
+def products(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    return a @ b, tl.transpose(b) @ tl.transpose(a), a[0] @ b, tl.stack([a] * 9) @ b[:, :5]
+
+
+@needs_compiler
+@needs_x86_linux
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("target", ["host", "x86-64-v3", "x86-64"])
+@pytest.mark.parametrize("sizes", [(2, 3, 4), (33, 40, 50), (70, 600, 130), (130, 31, 5000)])
+def test_matrix_products_without_blas(
+    sizes: tuple[int, int, int], target: str, dtype: str, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    m, k, n = sizes
+    arrays = [rng.normal(size=shape).astype(dtype) for shape in ((m, k), (k, n))]
+    got = run(tl.function(products), arrays, tmp_path, target)
+    want = products(*map(tl.asarray, arrays))
+    assert_all_close(got, want, 1e-5 if dtype == "float32" else 1e-13)
+
+
+@needs_compiler
+@needs_x86_linux
+@pytest.mark.parametrize("target", ["host", "x86-64-v3", "x86-64-v2"])
+def test_control_flow_and_functions(target: str, tmp_path: Path, rng: np.random.Generator) -> None:
+    @tl.function
+    def several(x: Tensor, i: Tensor) -> tuple[Tensor, ...]:
+        y = x * 0 + 1
+        while tl.max(tl.abs(y * y - x)) > 1e-10:
+            y = (y + x / y) / 2
+        total = tl.asarray(0.0)
+        for row in x[:, None] * y:
+            change = tl.sum(tl.sin(row))
+            if change < 0:
+                change = tl.max(tl.exp(-row))
+            total = total + change
+        return y, total, tl.take(x, i), tl.nn.softmax(x), tl.erf(x) * tl.tanh(y)
+
+    arrays = [rng.uniform(0.5, 3, 20), rng.integers(0, 20, 7)]
+    got = run(several, arrays, tmp_path, target)
+    assert_all_close(got, several.python_function(*map(tl.asarray, arrays)), 1e-12)
+
+
+@needs_compiler
+def test_an_index_out_of_range_is_a_status(tmp_path: Path) -> None:
+    function = tl.function(lambda x, i: tl.take(x, i) * 2)
+    x, i = np.arange(5.0), np.array([0, 3])
+    made = tl.export.aot(function, tmp_path, (tl.asarray(x), tl.asarray(i)), name="taken")
+    status, (got,) = call(made, "taken", [x, i])
+    assert status == 0
+    np.testing.assert_array_equal(got, [0, 6])
+    assert call(made, "taken", [x, np.array([0, 5])])[0] & 255 in (1, 3)
+
+
+@needs_compiler
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_numpy_program(path: Path, tmp_path: Path) -> None:
+    scope = runpy.run_path(str(path))
+    given = scope["inputs"](np.random.default_rng(0))
+    want = scope["program"](*[x.copy() for x in given])
+    try:
+        got = run(tl.function(scope["program"]), given, tmp_path)
+    except ExportError as error:
+        assert f"at {path.name}:" in str(error)  # noqa: PT017  # the others must not raise
+        return
+    assert_all_close(got, want, 1e-9)
+
+
+# Random graphs
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_random_functions(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 20):
+        made = RandomFunction(seed, "float32" if seed % 4 == 3 else "float64", steps=8)
+        folder = tmp_path / str(seed)
+        try:
+            got = run(made.function(), made.arrays, folder)
+        except ExportError as error:
+            assert "only a NumPy kernel" in str(error)  # noqa: PT017  # others must not raise
+            continue
+        rtol = 1e-11 if made.arrays[0].dtype == np.float64 else 1e-4
+        assert_all_close(got, made(*map(tl.asarray, made.arrays)), rtol)
+
+
+# Objects for other machines
+
+MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
+
+
+@pytest.mark.parametrize("target", [t for t in TARGETS if "linux" in t or t.startswith("x86-64")])
+def test_objects_for_other_machines(network: Any, target: str, tmp_path: Path) -> None:
+    made = tl.export.aot(network[0], tmp_path, SIGNATURE, targets=[target])
+    (path,) = (Path(file) for file in made.files if file.endswith(".o"))
+    image = path.read_bytes()
+    if "macos" in target or "windows" in target:
+        assert image[:4] in (b"\xcf\xfa\xed\xfe", b"\x64\x86" + image[2:4])
+        return
+    (machine,) = struct.unpack_from("<H", image, 18)
+    known = next((n for name, n in MACHINES.items() if target.startswith(name)), 62)
+    assert machine == known
+    symbols = read_symbols(image)
+    assert symbols.defined == ("loss", "loss_gradient", "loss_initial_w")
+    assert set(symbols.undefined) <= {"fma", "memcpy", "memset"}
+    assert made.symbols[target] == symbols.undefined
+    if not target.startswith("x86-64"):
+        assert made.library is None
+        assert "not this system" in made.note
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("nm") is None, reason="binutils are not installed")
+def test_symbols_are_those_that_nm_reads(network: Any, tmp_path: Path) -> None:
+    made = tl.export.aot(network[0], tmp_path, SIGNATURE, targets=["x86-64"])
+    path = tmp_path / "loss-x86-64.o"
+    lines = subprocess.run(
+        ["nm", str(path)], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    undefined = tuple(sorted(line.split()[-1] for line in lines if " U " in line))
+    defined = tuple(sorted(line.split()[-1] for line in lines if line.split()[-2] in "TR"))
+    assert read_symbols(path.read_bytes()) == (defined, undefined)
+    assert made.symbols["x86-64"] == undefined
+
+
+# What is refused
+
+
+def test_what_has_no_native_form_is_named_with_its_line(tmp_path: Path) -> None:
+    function = tl.function(lambda x: tl.sum(tl.linalg.inv(x)) + tl.sum(tl.linalg.eigvalsh(x)))
+    folder = tmp_path / "out"
+    with pytest.raises(ExportError, match=r"(?s)inv at test_aot.py:\d+.*eigvalsh at test_aot"):
+        tl.export.aot(function, folder, (tl.TensorSpec([3, 3], "float64"),))
+    assert not folder.exists()
+
+
+def test_unknown_targets_and_bad_names_are_refused(network: Any, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="no target 'pdp11'; there are 'host', 'x86-64'"):
+        tl.export.aot(network[0], tmp_path, SIGNATURE, targets=["pdp11"])
+    with pytest.raises(ArgumentError, match="targets is empty"):
+        tl.export.aot(network[0], tmp_path, SIGNATURE, targets=[])
+    with pytest.raises(ArgumentError, match="'a-b' is no name of a C function"):
+        tl.export.aot(network[0], tmp_path, SIGNATURE, name="a-b")
+
+
+def test_without_a_compiler_there_is_no_library_and_a_note(
+    network: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    made = tl.export.aot(network[0], tmp_path, SIGNATURE)
+    assert made.library is None
+    assert "there is no C compiler" in made.note
+    assert (tmp_path / "loss.o").exists()
