@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -15,14 +14,6 @@ from tapeline.compiler.codegen.target import Target
 _OPT_LEVEL = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectCode:
-    """An object file, and its assembly."""
-
-    image: bytes
-    assembly: str
-
-
 @functools.cache
 def _initialize() -> None:
     llvm.initialize_all_targets()
@@ -31,7 +22,7 @@ def _initialize() -> None:
 
 def emit_object(
     texts: Sequence[str], triple: str, target: Target, exported: Collection[str]
-) -> ObjectCode:
+) -> bytes:
     """One object of several modules that may refer to each other's functions by name.
 
     Parameters
@@ -69,7 +60,7 @@ def emit_object(
     for module in modules[1:]:
         whole.link_in(module)
     _hide(whole, exported)
-    return ObjectCode(machine.emit_object(whole), machine.emit_assembly(whole))
+    return machine.emit_object(whole)  # type: ignore[no-any-return]  # llvmlite has no types
 
 
 def _values(module: Any) -> list[Any]:

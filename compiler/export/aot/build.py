@@ -129,7 +129,7 @@ class _Objects:
         for symbol, parameter in self.initial.items():
             texts.append(data_text(symbol, values[parameter.name]))
         exported = {*self.workspaces, *self.initial}
-        image = emit_object(texts, machine.triple, machine.cpu, exported).image
+        image = emit_object(texts, machine.triple, machine.cpu, exported)
         if machine.is_elf:
             self._check(machine, image, exported)
         return image

@@ -74,7 +74,7 @@ def find_machine(name: str) -> Machine:
     if name.startswith("x86-64"):
         return Machine(name, _FOREIGN[name], _standalone(named_target("x86-64-v2")))
     cpu, features = _CPUS.get(name, ("generic", ""))
-    return Machine(name, _FOREIGN[name], Target(cpu, features, False, 16, True))
+    return Machine(name, _FOREIGN[name], Target(cpu, features, False, 16, standalone=True))
 
 
 def _standalone(target: Target) -> Target:
