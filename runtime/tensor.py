@@ -217,6 +217,8 @@ class Tensor:
             out = kwargs.pop("out", None)
             result = function(*args, **kwargs)
             return result if out is None else _store(func, result, (out,))
+        if func in _ABOUT_SHAPES:
+            return func(*[_shaped(arg) for arg in args], **kwargs)
         if func in _ABOUT_ARRAYS:
             return func(*[_plain(arg) for arg in args], **kwargs)
         raise ArgumentTypeError(
@@ -328,12 +330,18 @@ NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 _ABOUT_ARRAYS = frozenset(
     {
         np.allclose, np.array2string, np.array_equal, np.array_repr, np.array_str,
-        np.may_share_memory, np.ndim, np.result_type, np.shape, np.shares_memory, np.size,
-        np.can_cast, np.common_type, np.einsum_path, np.iscomplexobj, np.isrealobj,
-        np.min_scalar_type, np.diag_indices_from, np.tril_indices_from, np.triu_indices_from,
-        np.save, np.savetxt,
+        np.may_share_memory, np.shares_memory, np.min_scalar_type, np.save, np.savetxt,
     }
 )  # fmt: skip
+
+_ABOUT_SHAPES = frozenset(
+    {
+        np.ndim, np.shape, np.size, np.result_type, np.can_cast, np.common_type, np.einsum_path,
+        np.iscomplexobj, np.isrealobj, np.diag_indices_from, np.tril_indices_from,
+        np.triu_indices_from,
+    }
+)  # fmt: skip
+"""Functions that read no element, so they know tensors while a function is traced too."""
 
 
 def register_ufunc(ufunc: Any, function: Callable[..., Any]) -> None:
@@ -481,6 +489,13 @@ def _further_answers() -> dict[Any, Callable[..., Any]]:
 
 def _plain(x: Any) -> Any:
     return x.numpy() if hasattr(type(x), "__tapeline_tensor__") else x
+
+
+def _shaped(x: Any) -> Any:
+    """An array of the tensor's shape and dtype."""
+    if not hasattr(type(x), "__tapeline_tensor__"):
+        return x
+    return np.broadcast_to(np.zeros((), x.dtype), x.shape)
 
 
 def _store(ufunc: Callable[..., Any], result: Any, out: tuple[Any, ...]) -> Any:

@@ -300,6 +300,18 @@ def test_histogram_runs_compiled() -> None:
     np.testing.assert_array_equal(counts.numpy(), np.histogram(V, bins=4)[0])
 
 
+def test_functions_about_shapes_and_dtypes_need_no_values() -> None:
+    def about(x: Any) -> Any:
+        rows, columns = np.tril_indices_from(x)
+        assert (np.shape(x), np.ndim(x), np.size(x)) == ((4, 4), 2, 16)
+        assert (np.iscomplexobj(x), np.result_type(x, 1j)) == (False, np.complex128)
+        return x[rows, columns]
+
+    want = SQUARE[np.tril_indices_from(SQUARE)]
+    for run in (about, tl.function(about)):
+        np.testing.assert_array_equal(run(tl.asarray(SQUARE)).numpy(), want)
+
+
 METHODS = (
     "inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf",
     "hazen", "weibull", "linear", "median_unbiased", "normal_unbiased", "lower", "higher",
