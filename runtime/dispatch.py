@@ -239,7 +239,7 @@ def finish(
         return _finish_joint(op, attrs, values, results, parents, tapes)
     out = Tensor()
     out._value = results
-    if tapes is not None and results.dtype.kind in "fc" and is_recorded(op):
+    if tapes is not None and results.dtype.kind in "fcV" and is_recorded(op):
         out._node = record_one(op, attrs, parents, op.save(*values, results), tapes)
     else:
         out._node = None
@@ -275,11 +275,11 @@ def _finish_joint(
     if STATE.handler is None:
         results = [r if type(r) is _ndarray else np.asarray(r) for r in results]
     outs = tuple([wrap(value) for value in results])
-    if tapes is not None and is_recorded(op) and any(r.dtype.kind in "fc" for r in results):
+    if tapes is not None and is_recorded(op) and any(r.dtype.kind in "fcV" for r in results):
         specs = tuple([(r.shape, r.dtype) for r in results])
         picks = record_joint(op, attrs, parents, op.save(*values, *results), specs, tapes)
         for out, pick in zip(outs, picks, strict=True):
-            if out._value.dtype.kind in "fc":
+            if out._value.dtype.kind in "fcV":
                 out._node = pick
     return outs
 

@@ -22,7 +22,7 @@ from tapeline.runtime.errors import ArgumentTypeError, DTypeError
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.record import Node, join, meet, next_serial
-from tapeline.runtime.spec import SUPPORTED_DTYPES, DType, canonical_dtype
+from tapeline.runtime.spec import SUPPORTED_DTYPES, DType, canonical_dtype, is_bfloat16
 from tapeline.runtime.tensor import Tensor, adopt, as_tensor, cast_tensor, wrap
 
 Promote: TypeAlias = Callable[[Op, Any, Any], tuple[Tensor, Tensor]]
@@ -70,14 +70,43 @@ def promoted_dtype(a: DType | type, b: DType | type) -> DType:
     """The dtype NumPy gives for the two; a Python type such as `float` is weak."""
     found = _PROMOTED.get((a, b))
     if found is None:
-        first, second = (t(0) if isinstance(t, type) else t for t in (a, b))
-        found = _PROMOTED[(a, b)] = canonical_dtype(np.result_type(first, second))
+        found = _PROMOTED[(a, b)] = _promote_pair(a, b)
     return found
+
+
+def _fits_bfloat16(dtype: DType | type) -> bool:
+    """Whether bfloat16 stays what it is beside the dtype or Python type."""
+    if isinstance(dtype, type):
+        return dtype is not complex
+    return dtype.kind in "bV" or (dtype.kind in "iu" and dtype.itemsize == 1)
+
+
+def _promote_pair(a: DType | type, b: DType | type) -> DType:
+    for half, other in ((a, b), (b, a)):
+        if isinstance(half, np.dtype) and is_bfloat16(half) and _fits_bfloat16(other):
+            return half
+    first, second = (t(0) if isinstance(t, type) else _widened(t) for t in (a, b))
+    return canonical_dtype(np.result_type(first, second))
+
+
+def _widened(dtype: DType) -> DType:
+    """float32 for bfloat16, which NumPy does not promote."""
+    return _FLOAT32 if is_bfloat16(dtype) else dtype
+
+
+def keeps_bfloat16(kinds: str) -> bool:
+    """Whether bfloat16 stays what it is in an op: in those that take numbers of every kind, as
+    sums and products do. Others take it as float32."""
+    return {*"iufc"} <= {*kinds}
 
 
 def accepted_dtype(op: Op, dtype: DType) -> DType:
     """The dtype itself if the op takes it; for ints and bools the float dtype that NumPy takes
     (float32 for its float16); else a `DTypeError`."""
+    if is_bfloat16(dtype):
+        if keeps_bfloat16(op.kinds) and isinstance(op.kernel, np.ufunc):
+            return dtype
+        dtype = _FLOAT32
     kind = dtype.kind
     if kind in op.kinds:
         return dtype

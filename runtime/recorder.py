@@ -166,7 +166,7 @@ class Tape:
         if own is None or self._is_used:
             own = self._require("watch")
         dtype = tensor._value.dtype
-        if dtype is not _FLOAT32 and dtype is not _FLOAT64 and dtype.kind not in "fc":
+        if dtype is not _FLOAT32 and dtype is not _FLOAT64 and dtype.kind not in "fcV":
             warn_not_differentiable(dtype)
             return
         _lock()

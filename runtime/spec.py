@@ -25,16 +25,41 @@ SUPPORTED_DTYPES: tuple[DType, ...] = tuple(
         "float32", "float64", "complex64", "complex128",
     )
 )  # fmt: skip
-_CANONICAL: dict[DType, DType] = {dtype: dtype for dtype in SUPPORTED_DTYPES}
+FLOAT16: DType = np.dtype("float16")
+"""A dtype to compute in where NumPy does; compiled functions call its kernels."""
+
+_CANONICAL: dict[DType, DType] = {dtype: dtype for dtype in (*SUPPORTED_DTYPES, FLOAT16)}
+
+
+def is_bfloat16(dtype: DType) -> bool:
+    """Whether the dtype is bfloat16, which tensors are kept in and which ops take as float32. Its
+    kind is V, which no other dtype of tensors has."""
+    return dtype.kind == "V"
+
+
+def bfloat16_dtype(argument: str = "dtype") -> DType:
+    """The dtype of the package ml_dtypes; a `DTypeError` without it."""
+    try:
+        from ml_dtypes import bfloat16  # an extra
+    except ImportError:
+        raise DTypeError(
+            f"{argument}: bfloat16 needs the package ml_dtypes: pip install 'tapeline[half]'"
+        ) from None
+    dtype = np.dtype(bfloat16)
+    return _CANONICAL.setdefault(dtype, dtype)
 
 
 def canonical_dtype(dtype: npt.DTypeLike, argument: str = "dtype") -> DType:
     """The one dtype object, in the machine's byte order, that stands for `dtype`; a `DTypeError`
     where Tapeline has no such dtype."""
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        return bfloat16_dtype(argument)
     try:
         found = np.dtype(dtype)
     except TypeError:
         raise DTypeError(f"{argument}: {dtype!r} is no dtype; use one such as tl.float32") from None
+    if found.kind == "V" and found.name == "bfloat16":
+        return bfloat16_dtype(argument)
     canonical = _CANONICAL.get(found) or _CANONICAL.get(found.newbyteorder("="))
     if canonical is not None:
         return canonical

@@ -145,7 +145,7 @@ def record_operation(
     )  # fmt: skip
     specs = tuple([(out.shape, out.dtype) for out in outputs])
     for out, pick in zip(outputs, record_joint(op, (), parents, (), specs, tapes), strict=True):
-        if out.dtype.kind in "fc":
+        if out.dtype.kind in "fcV":
             out._node = pick
 
 

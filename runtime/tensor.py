@@ -457,7 +457,7 @@ def _array_of(x: Any, wanted: DType | None, argument: str) -> npt.NDArray[Any]:
         raise ArgumentTypeError(
             f"{argument}: no tensor can be made of {type(x).__name__} {_short(x)}: {error}"
         ) from None
-    if wanted is None and found.dtype.kind not in "biufc":
+    if wanted is None and found.dtype.kind not in "biufc" and found.dtype.name != "bfloat16":
         raise DTypeError(
             f"{argument}: {type(x).__name__} {_short(x)} has dtype {found.dtype}; expected numbers."
             " Convert with .astype(float) where they are numbers, or leave out what is none"

@@ -119,7 +119,7 @@ class Variable:
     @property
     def is_differentiable(self) -> bool:
         """Whether its dtype has gradients."""
-        return self._value.dtype.kind in "fc"
+        return self._value.dtype.kind in "fcV"
 
     def ref(self) -> Reference:
         """A key that stands for this very object in sets and dicts; `deref()` gives it back."""

@@ -374,7 +374,7 @@ def _lift(node: Node) -> tuple[Any, ...]:
 
 def _output_node(node: Node, index: int, dtype: DType) -> Node | None:
     """The node of one output of the op; a new one where the output's own has died."""
-    if dtype.kind not in "fc":
+    if dtype.kind not in "fcV":
         return None
     if type(node) is not JointNode:
         return node

@@ -47,7 +47,7 @@ HISTORY_TURNS = 1 << 24
 
 
 def _is_differentiable(spec: Any) -> bool:
-    return spec.dtype.kind in "fc"
+    return spec.dtype.kind in "fcV"
 
 
 def _specs(graph: Graph, nodes: Sequence[int]) -> list[TensorSpec]:

@@ -58,7 +58,7 @@ class Joint:
 
 def is_differentiable_kind(kind: str) -> bool:
     """Whether values of this dtype kind have gradients."""
-    return kind in "fc"
+    return kind in "fcV"
 
 
 def build_joint(

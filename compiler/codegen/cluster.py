@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tapeline.compiler.codegen.values import is_supported
 from tapeline.compiler.codegen.views import dimension_map
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
@@ -78,7 +79,7 @@ def is_fusible(graph: Graph, node: int) -> bool:
     if not isinstance(spec, TensorSpec):
         return False
     specs = [spec, *(_static(graph.specs[i]) for i in graph.inputs[node])]
-    return all(s.dtype.kind != "c" for s in specs)
+    return all(is_supported(s.dtype) for s in specs)
 
 
 class ClusterBuilder:

@@ -41,7 +41,7 @@ from tapeline.compiler.codegen.program import (
 from tapeline.compiler.codegen.register_loop import RegisterLoop, lanes_of
 from tapeline.compiler.codegen.scalar import ScalarBuilder
 from tapeline.compiler.codegen.target import Target
-from tapeline.compiler.codegen.values import Value, code_of, size_of
+from tapeline.compiler.codegen.values import Value, code_of, is_supported, size_of
 from tapeline.compiler.ir.control_ops import is_cond
 from tapeline.compiler.ir.location import Location
 from tapeline.runtime.op import Op, Pointwise, get_op
@@ -109,7 +109,7 @@ class ControlEmitter:
         if known is not None:
             return Argument(self.b.fixed(known, code_of(placed.spec.dtype)), None)
         pointer = self._pointer_given(slot, placed)
-        if placed.spec.shape or placed.spec.dtype.kind == "c":
+        if placed.spec.shape or not is_supported(placed.spec.dtype):
             return Argument(None, pointer)
         place = self.b.pointer_offset(pointer, placed.layout.offset)
         return Argument(self.b.load(place, code_of(placed.spec.dtype)), place)

@@ -29,6 +29,7 @@ from tapeline.compiler.codegen.program import (
     ProgramStep,
 )
 from tapeline.compiler.codegen.target import Target
+from tapeline.compiler.codegen.values import is_supported
 from tapeline.compiler.codegen.views import Layout, dense_layout, is_dense, view_layout
 from tapeline.compiler.ir.control_ops import loop_form
 from tapeline.compiler.ir.graph import Graph
@@ -290,8 +291,9 @@ class Lowering:
 
     def _copy(self, source: Placed, target: Placed, label: str) -> None:
         """Copies with a cast to the target's dtype; the source may broadcast."""
-        if target.spec.dtype.kind == "c" and source.spec.dtype == target.spec.dtype:
-            source, target = _in_parts(source), _in_parts(target)
+        if not is_supported(target.spec.dtype):
+            assert source.spec.dtype == target.spec.dtype
+            source, target = _in_words(source), _in_words(target)
         shape = target.spec.static_shape
         nest = NestBuilder(shape, ())
         offset = len(shape) - len(source.spec.static_shape)
@@ -393,7 +395,7 @@ class Lowering:
     def _lower_single(self, node: int) -> None:
         graph = self.graph
         lowering = graph.ops[node].lowering
-        if isinstance(lowering, Assembly) and graph.spec(node).dtype.kind != "c":
+        if isinstance(lowering, Assembly) and is_supported(graph.spec(node).dtype):
             self._lower_assembly(node, lowering)
         elif (
             isinstance(lowering, LibraryCall)
@@ -418,7 +420,7 @@ class Lowering:
         outputs = tuple(None if part < 0 else self.passed(part) for part in parts)
         constants = [graph.constant_value(value) for value in graph.inputs[node]]
         known = tuple(
-            c.item() if c is not None and not c.ndim and c.dtype.kind != "c" else None
+            c.item() if c is not None and not c.ndim and is_supported(c.dtype) else None
             for c in constants
         )
         if self._lower_elements(node, parts):
@@ -547,9 +549,11 @@ def _lies_dense(placed: Placed) -> bool:
     return is_dense(spec.static_shape, placed.layout, spec.dtype.itemsize)
 
 
-def _in_parts(placed: Placed) -> Placed:
-    """Complex elements as pairs of floats, along one more dimension."""
+def _in_words(placed: Placed) -> Placed:
+    """Complex elements as pairs of floats, along one more dimension; floats of 16 bits as ints."""
     spec, layout = placed.spec, placed.layout
+    if spec.dtype.kind != "c":
+        return Placed(placed.buffer, layout, TensorSpec(spec.static_shape, np.dtype(np.uint16)))
     size = spec.dtype.itemsize // 2
     parts = TensorSpec((*spec.static_shape, 2), np.dtype(f"f{size}"))
     return Placed(placed.buffer, Layout(layout.offset, (*layout.strides, size)), parts)

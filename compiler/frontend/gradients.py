@@ -176,7 +176,7 @@ def _tape_nodes(
 
 
 def _is_float(graph: CapturingGraph, at: int) -> bool:
-    return graph.spec(at).dtype.kind in "fc"
+    return graph.spec(at).dtype.kind in "fcV"
 
 
 def _symbol(graph: CapturingGraph, at: int) -> Symbol:

@@ -91,7 +91,8 @@ def _elements(graph: Graph, node: int, values: list[Any], made: Graph) -> Any:
     inputs = [values[i] for i in graph.inputs[node]]
     if not isinstance(spec, TensorSpec) or isinstance(op.lowering, Branch | Loop) or op is PICK:
         return _whole(graph, node, inputs, made)
-    if spec.size > MOST_ELEMENTS or spec.dtype.kind == "c" or not op.is_pure:
+    is_native = spec.dtype.kind in "biu" or spec.dtype.name in ("float32", "float64")
+    if spec.size > MOST_ELEMENTS or not is_native or not op.is_pure:
         return None
     shape = spec.static_shape
     if op is PLACEHOLDER:

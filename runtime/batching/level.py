@@ -253,7 +253,7 @@ class Level:
         pairs = [self.lower(tensor) for tensor in inputs]
         results = [wrap(self.examples(tensor)._value) for tensor in outputs]
         for result, tensor in zip(results, outputs, strict=True):
-            result._node = self.lower(tensor)[0]._node if result.dtype.kind not in "fc" else None
+            result._node = self.lower(tensor)[0]._node if result.dtype.kind not in "fcV" else None
 
         def run_all(*cts: Tensor) -> list[Any]:
             with self._here(), self.inside():

@@ -145,7 +145,7 @@ class ForwardAccumulator:
                 f"ForwardAccumulator: a tangent of shape {given.shape} for a primal of shape "
                 f"{primal.shape}"
             )
-        if primal.dtype.kind in "fc":
+        if primal.dtype.kind in "fcV":
             watch(self._tape, primal)
         # cells of our own: those of the program may die
         self._sources.append(wrap(np.empty(0, primal.dtype), primal._node))

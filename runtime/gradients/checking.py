@@ -109,7 +109,7 @@ def check_gradients(
 def _flattened(f: Callable[..., Any], args: Sequence[Any]) -> _Problem:
     """The function of the leaves that can be differentiated."""
     leaves = [as_tensor(leaf, None, "check_gradients") for leaf in nest.flatten(list(args))]
-    places = [k for k, leaf in enumerate(leaves) if leaf.dtype.kind in "fc"]
+    places = [k for k, leaf in enumerate(leaves) if leaf.dtype.kind in "fcV"]
     if not places:
         raise DTypeError("check_gradients: no argument is of float or complex dtype")
 
@@ -119,7 +119,7 @@ def _flattened(f: Callable[..., Any], args: Sequence[Any]) -> _Problem:
             values[place] = tensor
         results = nest.flatten(f(*nest.unflatten(list(args), values)))
         found = [as_tensor(result, None, "check_gradients: result") for result in results]
-        return [tensor for tensor in found if tensor.dtype.kind in "fc"]
+        return [tensor for tensor in found if tensor.dtype.kind in "fcV"]
 
     name = str(getattr(f, "__name__", type(f).__name__))
     return _Problem(flat, [np.array(leaves[place].numpy()) for place in places], name)

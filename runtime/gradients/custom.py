@@ -139,7 +139,7 @@ class _Backward:
 
     def _fit(self, part: Any, place: int) -> Any:
         shape, dtype = self._specs[place]
-        if part is None or dtype.kind not in "fc":
+        if part is None or dtype.kind not in "fcV":
             return None
         tensor = as_tensor(part, dtype, f"{self._name}: gradient {place}")
         if tensor.shape != shape:

@@ -73,7 +73,7 @@ class Linearized:
         self._outer = push_new_tape(persistent=persistent, watch_accessed_variables=False)
         try:
             for seed in self._seeds:
-                if seed.dtype.kind in "fc":
+                if seed.dtype.kind in "fcV":
                     self._outer.watch_tensor(seed)
             self._pulled = imperative_grad(None, tape, targets, sources, self._seeds)
         finally:

@@ -81,7 +81,7 @@ def positions_of(
 
 def watch_float(tape: Tape, tensor: Tensor) -> None:
     """Watch a tensor if its dtype has gradients."""
-    if tensor.dtype.kind in "fc":
+    if tensor.dtype.kind in "fcV":
         tape.watch_tensor(tensor)
 
 
@@ -97,7 +97,7 @@ def source_tensor(caller: str, value: Any, taken: set[int]) -> Tensor:
 
 def require_float(caller: str, tensor: Tensor) -> None:
     """A `DTypeError` for what has no gradient."""
-    if tensor.dtype.kind not in "fc":
+    if tensor.dtype.kind not in "fcV":
         raise DTypeError(
             f"{caller}: arguments that are differentiated must be of float or complex dtype, got "
             f"{tensor.dtype}; convert with x.astype(tl.float64), or choose others with argnums"

@@ -199,7 +199,7 @@ class CustomDerivative:
         tape = push_new_tape(watch_accessed_variables=False)
         try:
             for zero in zeros:
-                if zero.dtype.kind in "fc":
+                if zero.dtype.kind in "fcV":
                     tape.watch_tensor(zero)
             targets = self._tangent(args, kwargs, zeros)
         finally:
@@ -212,7 +212,7 @@ class CustomDerivative:
         """The gradients by the rule of reverse mode, which know the rule of forward mode: the
         derivative by the cotangents."""
         flat = [as_tensor(leaf) for leaf in nest.flatten(tuple(args))]
-        places = [k for k, leaf in enumerate(flat) if leaf.dtype.kind in "fc"]
+        places = [k for k, leaf in enumerate(flat) if leaf.dtype.kind in "fcV"]
 
         def pulled(leaves: Sequence[Any], cts: Sequence[Any]) -> list[Tensor]:
             values = nest.unflatten(tuple(args), list(leaves))
@@ -294,7 +294,7 @@ class CustomDerivative:
 
 
 def _random(rng: np.random.Generator, like: Tensor) -> Tensor:
-    if like.dtype.kind not in "fc":
+    if like.dtype.kind not in "fcV":
         return new_tensor(np.zeros(like.shape, like.dtype))
     size = rng.uniform(0.5, 1.0, like.shape) * rng.choice([-1.0, 1.0], like.shape)
     return new_tensor(np.asarray(size, like.dtype))

@@ -11,7 +11,14 @@ from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.op import Attrs, DTypeOf, Sample, ScalarEmitter, Trait, V
 from tapeline.runtime.operators import attach_method, make_unary
 from tapeline.runtime.ops.pointwise import apply, call, define_pointwise, to_real
-from tapeline.runtime.spec import SUPPORTED_DTYPES, DType, TensorSpec, canonical_dtype, spec_of
+from tapeline.runtime.spec import (
+    SUPPORTED_DTYPES,
+    DType,
+    TensorSpec,
+    canonical_dtype,
+    is_bfloat16,
+    spec_of,
+)
 from tapeline.runtime.tensor import (
     Tensor,
     TensorLike,
@@ -182,6 +189,10 @@ attach_method("conj", _conj)
 def _cast_kernel(x: Any, dtype: DType) -> Any:
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         x = x.real
+    if is_bfloat16(x.dtype) and dtype.kind != "f":
+        x = x.astype(np.float32)
+    if is_bfloat16(dtype) and x.dtype.kind not in "fV":
+        x = x.astype(np.float32)
     if x.dtype.kind == "f" and dtype.kind in "iu":
         return _float_to_int(x, dtype)
     return x.astype(dtype)

@@ -7,6 +7,7 @@ import numpy as np
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.ops.comparison import not_equal
 from tapeline.runtime.ops.joining import concat
+from tapeline.runtime.ops.pointwise import computable
 from tapeline.runtime.ops.shaping import broadcast_to
 from tapeline.runtime.ops.slicing import slice_along
 from tapeline.runtime.spec import normalize_axis
@@ -53,7 +54,7 @@ def diff(
     >>> tl.diff([1, 4, 9, 16]).numpy(), tl.diff([1, 4, 9, 16], n=2).numpy()
     (array([3, 5, 7]), array([2, 2]))
     """
-    x = as_tensor(x, argument="diff")
+    x = computable(x, argument="diff")
     if n < 0:
         raise ArgumentError(f"diff: n is {n}; expected an int >= 0")
     if x.ndim == 0:

@@ -13,7 +13,7 @@ from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.extrema import max as max_over
 from tapeline.runtime.ops.extrema import min as min_over
 from tapeline.runtime.ops.matrices import FLOAT64, as_dtype_of, matrix_operand
-from tapeline.runtime.ops.pointwise import apply, call, check_dtype, to_real, zero_like
+from tapeline.runtime.ops.pointwise import apply, call, check_dtype, computable, to_real, zero_like
 from tapeline.runtime.ops.reduction import SUM, add_reduce, count_nonzero, keep, reduced_shape
 from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.shaping import expand_dims
@@ -21,7 +21,7 @@ from tapeline.runtime.ops.signs import abs as magnitude
 from tapeline.runtime.ops.singular import svdvals
 from tapeline.runtime.ops.solving import relative_tolerance
 from tapeline.runtime.spec import TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
 
 Order: TypeAlias = float | Literal["fro", "nuc"]
 
@@ -108,7 +108,7 @@ def vector_norm(
     >>> tl.linalg.vector_norm([3.0, -4.0]).item(), tl.linalg.vector_norm([3.0, -4.0], ord=1).item()
     (5.0, 7.0)
     """
-    x = as_tensor(x, argument="vector_norm")
+    x = computable(x, argument="vector_norm")
     if x.dtype.kind in "biu":
         x = cast_tensor(x, FLOAT64)
     axes = normalize_axes("vector_norm", axis, x.ndim)

@@ -31,24 +31,37 @@ from tapeline.runtime.op import (
 from tapeline.runtime.operators import (
     Promote,
     attach_method,
+    keeps_bfloat16,
     make_binary,
     promote,
 )
 from tapeline.runtime.spec import (
-    SUPPORTED_DTYPES,
     DType,
     Shape,
     TensorSpec,
     broadcast_shapes,
+    is_bfloat16,
     spec_of,
 )
-from tapeline.runtime.tensor import Tensor, new_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, new_tensor
 
 BOOL = np.dtype(np.bool_)
 _KIND_NAMES = {"b": "bool", "i": "int", "u": "unsigned int", "f": "float", "c": "complex"}
 
-_ZEROS = {dtype: np.zeros((), dtype) for dtype in SUPPORTED_DTYPES}
-_ONES = {dtype: np.ones((), dtype) for dtype in SUPPORTED_DTYPES}
+
+class _Numbers(dict[DType, Any]):
+    """One number in each dtype that is asked for."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __missing__(self, dtype: DType) -> Any:
+        made = self[dtype] = np.array(self.number, dtype)
+        return made
+
+
+_ZEROS = _Numbers(0)
+_ONES = _Numbers(1)
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 DTypeRule: TypeAlias = Callable[[DType], DType]
@@ -86,7 +99,8 @@ def infer_pointwise(op_name: str, kinds: str, result: DTypeRule = same_dtype) ->
     broadcast."""
 
     def infer(x: TensorSpec, *rest: Any) -> TensorSpec:
-        check_dtype(op_name, x.dtype, kinds)
+        if not (is_bfloat16(x.dtype) and keeps_bfloat16(kinds)):
+            check_dtype(op_name, x.dtype, kinds)
         others = [spec for spec in rest if type(spec) is TensorSpec]
         if not others:
             return spec_of(x.shape, result(x.dtype))  # type: ignore[arg-type]
@@ -144,6 +158,12 @@ def apply(op: Op, *inputs: Tensor, attrs: Attrs = ()) -> Tensor:
     """The one output of an op on tensors."""
     result: Tensor = bind(op, inputs, attrs)
     return result
+
+
+def computable(x: TensorLike, argument: str) -> Tensor:
+    """The operand of an op as a tensor of a dtype that can be computed in: bfloat16 as float32."""
+    tensor = as_tensor(x, argument=argument)
+    return cast_tensor(tensor, _FLOAT32) if is_bfloat16(tensor.dtype) else tensor
 
 
 # -- words for gradient rules ----------------------------------------------------------------------

@@ -18,11 +18,11 @@ from tapeline.runtime.operators import attach_method, make_unary
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, kept_shape, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
-from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype
+from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype, computable
 from tapeline.runtime.ops.scan import products_of_others
 from tapeline.runtime.ops.shaping import RESHAPE, spread
 from tapeline.runtime.spec import Shape, TensorSpec, accumulator_dtype, canonical_dtype, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
 
 _INT = canonical_dtype(np.int64)
 _BOOL = canonical_dtype(np.bool)
@@ -64,7 +64,7 @@ def _infer_bool(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> TensorS
 
 
 def reduce_over(op: Op, x: TensorLike, axis: Axis, keepdims: bool) -> Tensor:
-    tensor = as_tensor(x, argument=op.name)
+    tensor = computable(x, argument=op.name)
     check_dtype(op.name, tensor.dtype, op.kinds)
     attrs = (normalize_axes(op.name, axis, tensor.ndim), bool(keepdims))
     if 0 in tensor.shape:
@@ -108,7 +108,7 @@ _EVERYWHERE_KEPT = [(axes, True) for axes, _ in _EVERYWHERE]
 def _accumulate(
     op: Op, x: TensorLike, axis: Axis, dtype: npt.DTypeLike | None, keepdims: bool
 ) -> Tensor:
-    tensor = as_tensor(x, argument=op.name)
+    tensor = computable(x, argument=op.name)
     if dtype is not None:
         tensor = cast_tensor(tensor, canonical_dtype(dtype, f"{op.name}: dtype"))
     axes = normalize_axes(op.name, axis, tensor.ndim)
@@ -294,7 +294,7 @@ def count_nonzero(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False
     >>> tl.count_nonzero(tl.asarray([[1, 5], [0, 2]]), axis=1).numpy()
     array([2, 1])
     """
-    tensor = as_tensor(x, argument="count_nonzero")
+    tensor = computable(x, argument="count_nonzero")
     return sum(cast_tensor(tensor, _BOOL), axis, keepdims=keepdims)
 
 

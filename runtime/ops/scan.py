@@ -14,7 +14,7 @@ from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
 from tapeline.runtime.ops.joining import CONCAT, concat
 from tapeline.runtime.ops.permuting import FLIP, PERMUTE_DIMS
-from tapeline.runtime.ops.pointwise import apply, call, conjugate
+from tapeline.runtime.ops.pointwise import apply, call, computable, conjugate
 from tapeline.runtime.ops.shaping import ravel
 from tapeline.runtime.ops.slicing import slice_along
 from tapeline.runtime.spec import (
@@ -27,7 +27,6 @@ from tapeline.runtime.spec import (
 from tapeline.runtime.tensor import (
     Tensor,
     TensorLike,
-    as_tensor,
     cast_tensor,
     new_tensor,
     register_ufunc,
@@ -167,7 +166,7 @@ def _scan(
     include_initial: bool,
     initial: int,
 ) -> Tensor:
-    tensor = as_tensor(x, argument=op.name)
+    tensor = computable(x, argument=op.name)
     if dtype is not None:
         tensor = cast_tensor(tensor, canonical_dtype(dtype, f"{op.name}: dtype"))
     if axis is None:

@@ -12,9 +12,9 @@ from tapeline.runtime.op import LibraryCall, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method, promote
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.gather import index_tensor, take
-from tapeline.runtime.ops.pointwise import check_dtype
+from tapeline.runtime.ops.pointwise import check_dtype, computable
 from tapeline.runtime.spec import DType, TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, TensorLike, register_ufunc
 
 INT64: DType = np.dtype(np.int64)
 
@@ -145,7 +145,7 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     >>> rows.numpy(), columns.numpy()
     (array([0, 1]), array([1, 0]))
     """
-    x = as_tensor(x, argument="nonzero")
+    x = computable(x, argument="nonzero")
     check_dtype("nonzero", x.dtype, ANY_KIND)
     if x.ndim == 0:
         raise ShapeError("nonzero: x is 0-d and has no indices; use x != 0")

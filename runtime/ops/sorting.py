@@ -11,9 +11,9 @@ from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
 from tapeline.runtime.ops.gather import TAKE_ALONG_AXIS_GRAD
-from tapeline.runtime.ops.pointwise import apply, call, check_dtype
+from tapeline.runtime.ops.pointwise import apply, call, check_dtype, computable
 from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike
 
 _SAMPLES = tuple(
     Sample(inputs, (axis, descending))
@@ -101,7 +101,7 @@ def sort(
     >>> tl.sort(tl.asarray([3, 1, 2]), descending=True).numpy()
     array([3, 2, 1])
     """
-    x = as_tensor(x, argument="sort")
+    x = computable(x, argument="sort")
     check_dtype("sort", x.dtype, SORT.kinds)
     return apply(SORT, x, attrs=(normalize_axis("sort", axis, x.ndim), bool(descending)))
 
@@ -119,7 +119,7 @@ def argsort(
     >>> tl.argsort(tl.asarray([3, 1, 2])).numpy()
     array([1, 2, 0])
     """
-    x = as_tensor(x, argument="argsort")
+    x = computable(x, argument="argsort")
     check_dtype("argsort", x.dtype, ARGSORT.kinds)
     return apply(ARGSORT, x, attrs=(normalize_axis("argsort", axis, x.ndim), bool(descending)))
 

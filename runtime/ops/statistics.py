@@ -14,11 +14,11 @@ from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, ShapeOf, defi
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
-from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype, over
+from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype, computable, over
 from tapeline.runtime.ops.reduction import SUM, add_reduce, keep, reduced_shape
 from tapeline.runtime.ops.shaping import spread
 from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -110,7 +110,7 @@ def mean(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tens
     >>> tl.mean(tl.asarray([[1, 2], [3, 4]]), axis=0).numpy()
     array([2., 3.])
     """
-    x = as_tensor(x, argument="mean")
+    x = computable(x, argument="mean")
     return apply(MEAN, x, attrs=(normalize_axes("mean", axis, x.ndim), bool(keepdims)))
 
 
@@ -275,7 +275,7 @@ def std(
 
 
 def _spread_of(op: Op, x: TensorLike, axis: Axis, correction: float, keepdims: bool) -> Tensor:
-    tensor = as_tensor(x, argument=op.name)
+    tensor = computable(x, argument=op.name)
     check_dtype(op.name, tensor.dtype, op.kinds)
     attrs = (normalize_axes(op.name, axis, tensor.ndim), bool(keepdims), correction)
     return apply(op, tensor, attrs=attrs)

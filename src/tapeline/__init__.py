@@ -22,6 +22,7 @@ from tapeline.runtime.control import switch_case as switch_case
 from tapeline.runtime.dtypes import bool as bool
 from tapeline.runtime.dtypes import complex64 as complex64
 from tapeline.runtime.dtypes import complex128 as complex128
+from tapeline.runtime.dtypes import float16 as float16
 from tapeline.runtime.dtypes import float32 as float32
 from tapeline.runtime.dtypes import float64 as float64
 from tapeline.runtime.dtypes import int8 as int8
