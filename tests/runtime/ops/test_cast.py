@@ -30,10 +30,7 @@ def test_astype_of_the_same_dtype_is_another_tensor_unless_copy_is_false() -> No
 
 
 def test_astype_rejects_dtypes_that_do_not_exist() -> None:
-    with pytest.raises(
-        DTypeError,
-        match="astype: dtype: dtype longdouble is not supported|dtype float128 is not supported",
-    ):
+    with pytest.raises(DTypeError, match=r"astype: dtype: dtype \w+ is not supported"):
         tl.astype([1.0], np.longdouble)
     with pytest.raises(DTypeError, match="is no dtype"):
         tl.astype([1.0], "no such")
