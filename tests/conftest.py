@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 
 import numpy as np
 import pytest
+
+os.environ.setdefault("TAPELINE_CACHE", "0")
+"""Tests compile what they test; those of the cache turn it on."""
 
 
 @pytest.fixture

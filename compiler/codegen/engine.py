@@ -18,6 +18,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import orcjit
 
+from tapeline.compiler.codegen.object_cache import ObjectCache
 from tapeline.compiler.codegen.target import Target, host_target
 from tapeline.runtime.errors import TapelineError
 
@@ -88,6 +89,7 @@ class Engine:
         self._machine = machine_for(self.target)
         self._quick_machine = machine_for(self.target, 0)
         self._jit = self._new_jit()
+        self._cache = ObjectCache(self.target)
         self._names = itertools.count(1)
         self._libraries: dict[int, tuple[llvm.ResourceTracker, Any]] = {}
         """Each library that lives, and the JIT that it is in. Nobody else refers to these, so that
@@ -124,10 +126,17 @@ class Engine:
             return self.link_object(self.emit_object(text, quick), symbols, exports, text)
 
     def emit_object(self, text: str, quick: bool = False) -> bytes:
-        """The object file for `text`, which `link_object` takes in this or in a later process."""
+        """The object file for `text`, which `link_object` takes in this or in a later process; from
+        the cache on disk where it is there."""
+        key = self._cache.key(text, quick)
+        found = self._cache.find(key)
+        if found is not None:
+            return found
         with self.lock:
             machine = self._quick_machine if quick else self._machine
-            return machine.emit_object(parse_module(text))  # type: ignore[no-any-return]
+            image: bytes = machine.emit_object(parse_module(text))
+        self._cache.store(key, text, image)
+        return image
 
     def emit_asm(self, text: str) -> str:
         """The assembly for `text`."""
