@@ -1,9 +1,9 @@
 """Machine code on disk, so that a later process need not compile what this one compiled.
 
-An entry is the object file of one LLVM text. Its name is a hash of the text, the processor, and the
-versions of LLVM and Tapeline; no text holds an address, so an object serves in any process. Files
-are written in one go, checked when read, and lie in a folder that nobody else may write to, for they
-are code. What goes wrong with the cache is as if there were none.
+An entry is the object file of one LLVM text. Its name is a hash of the text, the processor and the
+version of LLVM; no text holds an address, so an object serves in any process. Files are written in
+one go, checked when read, and lie in a folder that nobody else may write to, for they are code.
+What goes wrong with the cache is as if there were none.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def test_damaged_objects_are_compiled_anew(damage: str, tmp_path: Path) -> None:
         if damage == "flipped":
             content[-20] ^= 1
         ruined = {"cut": content[:-9], "flipped": content, "empty": b"", "rubbish": b"x" * 900}
-        entry.path.write_bytes(ruined[damage])
+        entry.path.write_bytes(bytes(ruined[damage]))
     assert run(folder) == (0, misses, value)
     assert run(folder) == (misses, 0, value)
 
