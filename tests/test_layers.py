@@ -33,6 +33,7 @@ RUNTIME_LAYERS = (
     ("gradients", "api", "batching", "generator", "optimizers"),
     ("loop_gradients",),
     ("loops",),
+    ("sequences",),
 )
 """Modules and packages of `runtime`, lowest first; a row may import itself and the rows above."""
 

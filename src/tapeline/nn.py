@@ -49,3 +49,4 @@ from tapeline.runtime.ops.resizing import resize as resize
 from tapeline.runtime.ops.sampling import dropout as dropout
 from tapeline.runtime.ops.softmax import logsumexp as logsumexp
 from tapeline.runtime.ops.special import sigmoid as sigmoid
+from tapeline.runtime.sequences import ctc_loss as ctc_loss
