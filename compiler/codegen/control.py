@@ -132,7 +132,7 @@ class ControlEmitter:
         return "\n".join(
             [
                 f"define internal i64 @{name}(ptr noalias %given, ptr noalias %arena) nounwind "
-                f'"prefer-vector-width"="{width}" {{',
+                f'"stackrealign" "prefer-vector-width"="{width}" {{',
                 "entry:",
                 f"  %A = alloca [{self.slots} x i64], align 8",
                 "  %E = alloca i64, align 8",

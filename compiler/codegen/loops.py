@@ -25,6 +25,11 @@ ZERO = int64(0)
 ONE = int64(1)
 
 
+MANY_LINES = 100
+"""A function of more lines may run out of registers. It then keeps vectors on the stack, which must
+be aligned to them: a vector that lies across two cache lines takes twice as long."""
+
+
 class Index(NamedTuple):
     """A loop counter plus a constant, kept apart so that addresses fold the constant."""
 
@@ -76,10 +81,11 @@ class FunctionBuilder(Builder):
             kind, register = ("ptr", "pointer") if slot in self._pointers else ("i64", "slot")
             head.append(f"  %{register}{number} = load {kind}, ptr %place{number}, align 8")
         width = 8 * self.target.vector_bytes
+        aligned = '"stackrealign" ' if len(self.lines) > MANY_LINES else ""
         text = "\n".join(
             [
                 f"define void @{name}(ptr noalias %A, i64 %lo, i64 %hi) nounwind "
-                f'"prefer-vector-width"="{width}" {{',
+                f'{aligned}"prefer-vector-width"="{width}" {{',
                 "entry:",
                 *self.allocas,
                 *head,
