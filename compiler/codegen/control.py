@@ -26,7 +26,7 @@ from tapeline.compiler.codegen.control_plan import (
 )
 from tapeline.compiler.codegen.loops import ZERO, int64
 from tapeline.compiler.codegen.nest import Kernel
-from tapeline.compiler.codegen.numbers import is_number, is_take
+from tapeline.compiler.codegen.numbers import is_cheap, is_number, is_take
 from tapeline.compiler.codegen.pieces import GUARDED
 from tapeline.compiler.codegen.program import (
     ControlStep,
@@ -386,6 +386,15 @@ class ControlEmitter:
         b = self.b
         condition, *operands = arguments
         assert condition.value is not None
+        if all(map(is_cheap, made.step.op.subgraphs)):
+            bodies = [
+                self.run_body(prepared, operands, targets, base + made.body_offset)
+                for prepared in made.bodies
+            ]
+            return [
+                None if x is None or y is None else b.select(condition.value, x, y)
+                for x, y in zip(*bodies, strict=True)
+            ]
         labels, join = (b.new_label("then"), b.new_label("else")), b.new_label("join")
         b.branch_if(condition.value, *labels)
         ends = []

@@ -6,7 +6,7 @@ import numpy as np
 
 from tapeline.compiler.codegen.values import is_supported
 from tapeline.compiler.ir.graph import Graph
-from tapeline.compiler.ir.structure_ops import PICK, PLACEHOLDER
+from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.runtime.op import Branch, LibraryCall, Loop, Pointwise, get_op
 from tapeline.runtime.spec import TensorSpec
 
@@ -40,6 +40,46 @@ def is_put(graph: Graph, node: int) -> bool:
     if graph.ops[node] is not get_op("put"):
         return False
     return all(is_number(graph, i) for i in graph.inputs[node][1:])
+
+
+_CHEAP = frozenset(
+    map(get_op, (
+        "add", "subtract", "multiply", "negative", "abs", "minimum", "maximum", "where",
+        "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert", "logical_and", "logical_or",
+        "logical_not", "logical_xor", "equal", "not_equal", "less", "less_equal", "greater",
+        "greater_equal", "cast", "identity",
+    ))
+)  # fmt: skip
+_SHIFTS = frozenset(map(get_op, ("floor_divide", "remainder")))
+"""Cheap where the divisor is a power of two."""
+FEW_STEPS = 3
+
+
+def is_cheap(graph: Graph) -> bool:
+    """Whether a branch is a few quick steps on ints and bools: both branches are then computed
+    sooner than a processor recovers from a wrong guess."""
+    steps = 0
+    for node, op in enumerate(graph.ops):
+        if not is_number(graph, node):
+            if op is PLACEHOLDER:
+                continue
+            return False
+        if op is PLACEHOLDER or op is CONSTANT:
+            continue
+        steps += 1
+        if graph.spec(node).dtype.kind == "f" or steps > FEW_STEPS:
+            return False
+        if op in _SHIFTS:
+            divisor = graph.constant_value(graph.inputs[node][1])
+            if divisor is None or divisor.dtype.kind not in "iu" or not _is_power(int(divisor)):
+                return False
+        elif op not in _CHEAP:
+            return False
+    return all(graph.spec(node).dtype.kind in "biu" for node in graph.outputs)
+
+
+def _is_power(number: int) -> bool:
+    return number > 0 and number & (number - 1) == 0
 
 
 def in_register(graph: Graph, node: int) -> bool:

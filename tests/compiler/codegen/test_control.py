@@ -165,3 +165,45 @@ def test_big_states_do_not_live_on_the_stack() -> None:
     np.testing.assert_array_equal(
         tl.function(run)(tl.zeros(500_000)).numpy(), np.full(500_000, 7.0)
     )
+
+
+def test_choice_between_a_few_steps_on_ints_is_no_branch() -> None:
+    def run(n: Any) -> Any:
+        steps = 0
+        while n != 1:
+            n = n // 2 if n % 2 == 0 else 3 * n + 1
+            steps += 1
+        return steps
+
+    text = function_text(run, tl.asarray(27))
+    assert "select i1" in text
+    assert "then" not in text
+    assert int(tl.function(run)(tl.asarray(27))) == 111
+    text = function_text(run, tl.asarray(27.0))
+    assert "then" in text
+
+
+def test_choice_of_ints_that_divides_or_reads_stays_a_branch() -> None:
+    def run(n: Any, table: Any) -> Any:
+        for _ in tl.range(20):
+            n = n // 3 if n > 50 else n + table[n]
+        return n
+
+    table = tl.asarray(np.arange(60))
+    assert "then" in function_text(run, tl.asarray(7), table)
+    expected, numbers = 7, list(range(60))
+    for _ in range(20):
+        expected = expected // 3 if expected > 50 else expected + numbers[expected]
+    assert int(tl.function(run)(tl.asarray(7), table)) == expected
+
+
+def test_index_that_cannot_leave_the_array_is_not_checked() -> None:
+    def run(x: Any) -> Any:
+        for i in tl.range(1, 99):
+            x[i] = x[i - 1] * 0.5 + x[i + 1]
+        return x
+
+    assert "stop" not in function_text(run, tl.zeros(100))
+    assert "stop" in function_text(run, tl.zeros(99))
+    with pytest.raises(IndexError, match="99"):
+        tl.function(run)(tl.zeros(99))
