@@ -42,6 +42,7 @@ from tapeline.runtime.spec import spec_of
 from tapeline.runtime.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
+    from tapeline.compiler.codegen.entry_spec import EntrySpec
     from tapeline.compiler.executable.executable import Executable
 
 Array = npt.NDArray[Any]
@@ -276,6 +277,9 @@ class DifferentiableGraph:
         self.op = self._call_op()
         self._lock = threading.RLock()
         self._pairs: dict[Mask, Recorded] = {}
+        self._entries: list[tuple[NativeEntry, EntrySpec]] = []
+        self._recording: list[Mask] = []
+        """What calls were recorded for more than once: entries serve that too."""
 
     @property
     def simplified(self) -> Graph:
@@ -319,7 +323,11 @@ class DifferentiableGraph:
         if tapes is None:
             return finish(self.op, (), values, self.compiled(*values), tuple(parents), None)
         mask = tuple(watched)
-        recorded = self._pairs.get(mask) or self.recorded(mask)
+        recorded = self._pairs.get(mask)
+        if recorded is None:
+            recorded = self.recorded(mask)
+        elif mask not in self._recording:
+            self._serve_recording(mask)
         results = recorded.forward(*values)
         if not recorded.is_single:
             return finish(recorded.op, (), values, results, tuple(parents), tapes)
@@ -328,6 +336,25 @@ class DifferentiableGraph:
             return wrap(outputs[0])
         saved = (*values, *[outputs[k] for k in recorded.pair.saved_outputs])
         return wrap(outputs[0], record_one(recorded.op, (), tuple(parents), saved, tapes))
+
+    def add_entry(self, entry: NativeEntry, spec: EntrySpec) -> None:
+        """Takes note of an entry that serves calls without history."""
+        with self._lock:
+            self._entries.append((entry, spec))
+            for watched in self._recording:
+                self._add_recording_entry(entry, spec, watched)
+
+    def _serve_recording(self, watched: Mask) -> None:
+        with self._lock:
+            if watched not in self._recording:
+                self._recording.append(watched)
+                for entry, spec in self._entries:
+                    self._add_recording_entry(entry, spec, watched)
+
+    def _add_recording_entry(self, entry: NativeEntry, spec: EntrySpec, watched: Mask) -> None:
+        from tapeline.compiler.native import add_recording_entry  # loads LLVM
+
+        add_recording_entry(entry, spec, self.recorded(watched), watched)
 
     def _call_op(self) -> Op:
         return make_call_op(

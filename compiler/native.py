@@ -1,15 +1,15 @@
 """Native entries for concrete functions and for compiled graphs: what they check, run and return.
 
 An entry serves the plain case of a signature: positional arguments that are tensors without history
-or simple
-constants, no trace and, where Variables are read, no tape. Everything else stays with the Python
-path, which does
-the same. Loaded at the first call that asks for an entry, since it needs codegen.
+or simple constants, no trace and, where Variables are read, no tape. A further one, made when calls
+are recorded, serves tensors that exactly the recording tapes watch. Everything else stays with the
+Python path, which does the same. Loaded at the first call that asks for an entry, since it needs codegen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,9 @@ from tapeline.compiler.codegen.entry_spec import (
     Container,
     ContainerKind,
     EntrySpec,
+    OutKind,
     OutSpec,
+    Recording,
     Structure,
     busy_guard,
     empty_guard,
@@ -31,11 +33,12 @@ from tapeline.compiler.codegen.native_call import NativeEntry
 from tapeline.compiler.executable.executable import Executable
 from tapeline.compiler.frontend.signature import ordered_keys
 from tapeline.runtime import nest
-from tapeline.runtime.dispatch import BUSY, RECORDING
+from tapeline.runtime.dispatch import BUSY, RECORDING, STATE
 from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor
 
 if TYPE_CHECKING:
+    from tapeline.compiler.compiled import Recorded
     from tapeline.compiler.concrete import ConcreteFunction
     from tapeline.compiler.frontend.signature import Call
 
@@ -108,7 +111,48 @@ def function_entry(
         on_error=executable.fail,
         long_running=is_long(executable),
     )
-    return compile_entry(spec, executable.code.address("run"), executable, following)
+    entry = compile_entry(spec, executable.code.address("run"), executable, following)
+    concrete.differentiable.add_entry(entry, spec)
+    return entry
+
+
+def add_recording_entry(
+    entry: NativeEntry, spec: EntrySpec, recorded: Recorded, watched: Sequence[int]
+) -> None:
+    """Lets machine code also serve calls such as `entry` does under a tape that watches the inputs
+    at these positions, if it can."""
+    pair, executable = recorded.pair, recorded.forward.executable()
+    arguments = range(len(spec.order or ()))
+    reads_variables = any(cell.slot is not None and cell.node_slot is None for cell in spec.captures)
+    is_served = (
+        recorded.is_single
+        and spec.structure == "single"
+        and len(spec.outputs) == 1
+        and pair.differentiable == (0,)
+        and any(position is not None for position in pair.gradients)
+        and all(position in arguments for position in watched)
+        and not reads_variables
+        and len(set(spec.same or arguments)) == len(arguments)
+    )
+    if not is_served:
+        return
+    graph = executable.graph
+    specs = [graph.spec(node) for node in graph.outputs]
+    kinds: list[OutKind] = ["tensor", *["kept"] * (len(specs) - 1)]  # type: ignore[list-item]
+    recording_spec = replace(
+        spec,
+        outputs=tuple(
+            OutSpec(kind, each.dtype, each.static_shape)
+            for kind, each in zip(kinds, specs, strict=True)
+        ),
+        recording=None,
+        recorded=Recording(recorded.op, frozenset(watched), pair.saved_outputs, STATE),
+        on_error=executable.fail,
+        long_running=is_long(executable),
+    )
+    entry.following = compile_entry(
+        recording_spec, executable.code.address("run"), executable, entry.following
+    )
 
 
 def is_long(executable: Executable) -> bool:

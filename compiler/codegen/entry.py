@@ -11,16 +11,23 @@ Inputs that cells hold are owned while the code runs, so a cell may be rebound m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.entry_checks import EntryChecks
-from tapeline.compiler.codegen.entry_spec import Container, EntrySpec, OutSpec, Structure
+from tapeline.compiler.codegen.entry_spec import (
+    Container,
+    EntrySpec,
+    OutSpec,
+    Recording,
+    Structure,
+)
 from tapeline.compiler.codegen.function_text import FunctionText, Value
 from tapeline.compiler.codegen.native_call import MISS, NativeEntry
 
 _RECYCLED_BYTES = 1024
+_NOT_RETURNED = ("store", "kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +104,13 @@ class _EntryWriter(EntryChecks):
     made_memory: str = ""
     made_room: int = 0
     made_used: int = 0
+    arrays: list[str] = field(default_factory=list)
+    """Those of the outputs, in order."""
 
     def write(self) -> EntryCode:
         """The whole function."""
         spec = self.spec
-        returned = [out for out in spec.outputs if out.kind != "store"]
+        returned = [out for out in spec.outputs if out.kind not in _NOT_RETURNED]
         if spec.structure == "single" and len(returned) != 1:
             raise ValueError(f"build_entry: 'single' needs one output, got {len(returned)}")
         header = f"ptr @{spec.name}(ptr %callable, ptr %args, i64 %nargsf, ptr %kwnames) nounwind"
@@ -111,9 +120,15 @@ class _EntryWriter(EntryChecks):
         self.own_inputs()
         outputs = self.make_outputs()
         self.run()
+        if spec.recorded is not None:
+            self.record(spec.recorded, outputs)
         self.store(outputs)
         self.finish(
-            [obj for out, obj in zip(spec.outputs, outputs, strict=True) if out.kind != "store"]
+            [
+                obj
+                for out, obj in zip(spec.outputs, outputs, strict=True)
+                if out.kind not in _NOT_RETURNED
+            ]
         )
         declarations = self.declarations | self.fn.declarations
         text = "\n".join([*self.constants, self.fn.text()])
@@ -130,7 +145,7 @@ class _EntryWriter(EntryChecks):
             fn.call("void", "Py_IncRef", ("ptr", array))
             fn.store("ptr", array, fn.offset(self.owned_memory, 8 * position))
         fn.store("i64", len(self.owned), self.owned_count)
-        self.made_room = 2 * len(self.spec.outputs) + _count_parts(self.spec.structure) + 1
+        self.made_room = 2 * len(self.spec.outputs) + _count_parts(self.spec.structure) + 4
         self.made_memory = fn.alloca(8 * self.made_room, 8)
         fn.call(
             "void", "llvm.memset.p0.i64", ("ptr", self.made_memory), ("i8", 0),
@@ -188,6 +203,7 @@ class _EntryWriter(EntryChecks):
                 outputs.append(value)
                 continue
             array = self.new_array(out)
+            self.arrays.append(array)
             self.data.append(self.field(array, layout.ARRAY_DATA))
             outputs.append(self.new_tensor(array) if out.kind == "tensor" else array)
         return outputs
@@ -236,6 +252,41 @@ class _EntryWriter(EntryChecks):
         self.release_owned()
         self.report(status)
         fn.label("succeeded")
+
+    def record(self, recorded: Recording, outputs: list[str]) -> None:
+        """Makes the node of the call, and gives it to the first output."""
+        fn, cls = self.fn, self.spec.tensor_class
+        inputs = [array for _, array in self.checked]
+        none = self.object(None, "py_none")
+        parents = self.pack([self.nodes.get(k, none) for k in range(len(inputs))])
+        kept = [self.arrays[k] for k in recorded.saved_outputs]
+        saved = self.pack([*inputs, *kept])
+        self.pass_on(parents)
+        self.pass_on(saved)
+        node = self.call_shared(
+            "ptr", "tapeline_record", ("ptr", self.object(recorded.op)), ("ptr", self.active),
+            ("ptr", parents), ("ptr", saved),
+        )  # fmt: skip
+        self.check_made(node)
+        place = fn.offset(outputs[0], layout.slot_offset(cls, "_node"))
+        before = fn.load("ptr", place)
+        fn.store("ptr", node, place)
+        self.pass_on(node)
+        self.release([before])
+        for out, made in zip(self.spec.outputs, outputs, strict=True):
+            if out.kind == "kept":
+                self.pass_on(made)
+                self.release([made])
+
+    def pack(self, items: list[str]) -> str:
+        """A new tuple of these objects."""
+        fn = self.fn
+        made = fn.call("ptr", "PyTuple_New", ("i64", len(items)))
+        self.check_made(made)
+        for position, item in enumerate(items):
+            fn.call("void", "Py_IncRef", ("ptr", item))
+            fn.store("ptr", item, fn.offset(made, layout.TUPLE_ITEMS + 8 * position))
+        return made
 
     def report(self, status: str) -> None:
         """Ends the function with the error that `on_error` raises, or with a miss."""

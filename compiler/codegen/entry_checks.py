@@ -14,8 +14,9 @@ import numpy as np
 
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.entry_runtime import runtime_symbols
-from tapeline.compiler.codegen.entry_spec import ArgSpec, CellGuard, EntrySpec
+from tapeline.compiler.codegen.entry_spec import ArgSpec, CellGuard, EntrySpec, Recording
 from tapeline.compiler.codegen.function_text import FunctionText, Value
+from tapeline.runtime.record import Node, TapeSet
 from tapeline.runtime.spec import DType, Shape
 
 _UNROLLED_LEAVES = 6
@@ -40,6 +41,10 @@ class EntryChecks:
     placed: set[int] = field(default_factory=set)
     """Outputs that have their place in the result already."""
     leaves: list[str] = field(default_factory=list)
+    active: str = ""
+    """The set of the tapes that record now."""
+    nodes: dict[int, str] = field(default_factory=dict)
+    """The nodes of the inputs that these tapes watch, by position."""
 
     # -- names
 
@@ -94,6 +99,8 @@ class EntryChecks:
                 self.require_equal("i64", fn.load("i64", place), guard.expected)
         if spec.check is not None:
             self.ask(spec.check)
+        if spec.recorded is not None:
+            self.find_active(spec.recorded)
         for number, arg in enumerate(spec.args):
             self.check_argument(arg, fn.load("ptr", fn.offset("%args", 8 * number)))
         self.check_same()
@@ -167,7 +174,13 @@ class EntryChecks:
     def check_value(self, arg: ArgSpec, argument: str) -> None:
         """A tensor, or (kind "value") an array."""
         spec = self.spec
+        leaf = len(self.leaves)
         self.leaves.append(argument)
+        if spec.recorded is not None:
+            position = leaf if spec.order is None else spec.order.index(leaf)
+            if position in spec.recorded.watched:
+                self.check_watched(arg, argument, position)
+                return
         if arg.kind == "tensor":
             cls = self.object(spec.tensor_class, "py_tensor_type")
             self.require_equal("ptr", self.field(argument, layout.OBJECT_TYPE), cls)
@@ -176,6 +189,39 @@ class EntryChecks:
         self.check_array(array, arg.dtype, arg.shape)
         self.owned.append(array)
         self.checked.append((False, array))
+
+    def find_active(self, recorded: Recording) -> None:
+        """The set of the tapes that record now in this thread; leaves where there are none."""
+        fn, number = self.fn, self.fn.number()
+        self.active = fn.call(
+            "ptr", "PyObject_GetAttr", ("ptr", self.object(recorded.state)),
+            ("ptr", self.object("active")),
+        )  # fmt: skip
+        fn.branch(fn.compare("eq", self.active, "null", "ptr"), f"unset{number}", f"set{number}")
+        fn.label(f"unset{number}")
+        fn.call("void", "PyErr_Clear")
+        fn.jump("miss")
+        fn.label(f"set{number}")
+        fn.call("void", "Py_DecRef", ("ptr", self.active))  # the thread goes on holding it
+        kind = self.object(TapeSet, "py_tape_set_type")
+        self.require_equal("ptr", self.field(self.active, layout.OBJECT_TYPE), kind)
+        self.owned.append(self.active)
+
+    def check_watched(self, arg: ArgSpec, argument: str, position: int) -> None:
+        """A tensor that the recording tapes know."""
+        cls = self.spec.tensor_class
+        kind = self.object(cls, "py_tensor_type")
+        self.require_equal("ptr", self.field(argument, layout.OBJECT_TYPE), kind)
+        node = self.field(argument, layout.slot_offset(cls, "_node"))
+        self.require(self.fn.compare("ne", node, "null", "ptr"))
+        self.require(self.fn.compare("ne", node, self.object(None, "py_none"), "ptr"))
+        tapes = self.field(node, layout.slot_offset(Node, "tapes"))
+        self.require_equal("ptr", tapes, self.active)
+        array = self.field(argument, layout.slot_offset(cls, "_value"))
+        self.check_array(array, arg.dtype, arg.shape)
+        self.owned += [array, node]
+        self.checked.append((False, array))
+        self.nodes[position] = node
 
     def recording(self, guard: CellGuard) -> str:
         """The symbol of the count of recording tapes."""

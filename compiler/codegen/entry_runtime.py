@@ -14,6 +14,8 @@ import numpy as np
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.function_text import FunctionText
 
+from tapeline.runtime.record import Node, TapeSet, next_serial
+
 if TYPE_CHECKING:
     from tapeline.compiler.codegen.engine import CompiledModule
 
@@ -24,6 +26,7 @@ _NAMES = (
     "tapeline_recycled_array",
     "tapeline_new_tensor",
     "tapeline_release",
+    "tapeline_record",
 )
 
 _MAKING = threading.Lock()
@@ -46,6 +49,9 @@ def _runtime(tensor_class: type) -> CompiledModule:
         "py_tensor_type": id(tensor_class),
         "py_none": id(None),
         "py_zero": id(0),
+        "py_node_type": id(Node),
+        "py_empty_tuple": id(()),
+        "py_next_serial": id(next_serial),
         "PyArray_NewFromDescr": layout.numpy_api().new_from_descr,
     }
     functions = [
@@ -55,6 +61,7 @@ def _runtime(tensor_class: type) -> CompiledModule:
         _recycled_array(),
         _new_tensor(tensor_class),
         _release(),
+        _record(),
     ]
     declarations = sorted(set().union(*(fn.declarations for fn in functions)))
     declarations += [f"@{name} = external global i8" for name in symbols if name.startswith("py_")]
@@ -206,4 +213,51 @@ def _release() -> FunctionText:
 
     fn.loop(0, "%count", 1, one)
     fn.line("ret void")
+    return fn
+
+
+def _record() -> FunctionText:
+    """A node of an op, known to the tapes of a set. It takes over the references to its parents and
+    to what it saves, even where it fails."""
+    fn = FunctionText(
+        "ptr @tapeline_record(ptr %op, ptr %tapes, ptr %parents, ptr %saved) nounwind"
+    )
+
+    def set_slot(node: str, name: str, value: str, is_new: bool = False) -> None:
+        if not is_new:
+            fn.call("void", "Py_IncRef", ("ptr", value))
+        fn.store("ptr", value, fn.offset(node, layout.slot_offset(Node, name)))
+
+    serial = fn.call("ptr", "PyObject_CallNoArgs", ("ptr", "@py_next_serial"))
+    fn.branch(fn.compare("eq", serial, "null", "ptr"), "lost", "numbered")
+    fn.label("numbered")
+    node = fn.call("ptr", "PyType_GenericAlloc", ("ptr", "@py_node_type"), ("i64", 0))
+    fn.branch(fn.compare("eq", node, "null", "ptr"), "unused", "made")
+    fn.label("made")
+    set_slot(node, "serial", serial, is_new=True)
+    set_slot(node, "op", "%op")
+    set_slot(node, "attrs", "@py_empty_tuple")
+    set_slot(node, "parents", "%parents", is_new=True)
+    set_slot(node, "saved", "%saved", is_new=True)
+    set_slot(node, "rec", "%tapes")
+    set_slot(node, "tapes", "%tapes")
+    drop = fn.load("ptr", fn.offset("%tapes", layout.slot_offset(TapeSet, "drop")))
+    weak = fn.call("ptr", "PyWeakref_NewRef", ("ptr", node), ("ptr", drop))
+    fn.branch(fn.compare("eq", weak, "null", "ptr"), "failed", "known")
+    fn.label("known")
+    status = fn.call("i32", "PySet_Add", ("ptr", "%tapes"), ("ptr", weak))
+    fn.call("void", "Py_DecRef", ("ptr", weak))
+    fn.branch(fn.compare("eq", status, 0, "i32"), "entered", "failed")
+    fn.label("entered")
+    fn.line(f"ret ptr {node}")
+    fn.label("failed")
+    fn.call("void", "Py_DecRef", ("ptr", node))
+    fn.line("ret ptr null")
+    fn.label("unused")
+    fn.call("void", "Py_DecRef", ("ptr", serial))
+    fn.jump("lost")
+    fn.label("lost")
+    fn.call("void", "Py_DecRef", ("ptr", "%parents"))
+    fn.call("void", "Py_DecRef", ("ptr", "%saved"))
+    fn.line("ret ptr null")
     return fn

@@ -16,7 +16,7 @@ ArgKind: TypeAlias = Literal[
     "tensor", "array", "value", "float", "int", "constant", "object", "tuple", "list", "dict"
 ]
 ContainerKind: TypeAlias = Literal["tuple", "list", "dict"]
-OutKind: TypeAlias = Literal["tensor", "array", "store", "object"]
+OutKind: TypeAlias = Literal["tensor", "array", "store", "object", "kept"]
 Structure: TypeAlias = Literal["single", "tuple", "list", "none", "call"]
 
 
@@ -58,7 +58,8 @@ class OutSpec:
     """One output.
 
     kind "tensor" or "array": returned as such. "store": put into slot `slot` of `target` and not
-    returned. "object": this very object is returned, and the code does not see it.
+    returned. "object": this very object is returned, and the code does not see it. "kept": an array
+    for the tape only.
     """
 
     kind: OutKind
@@ -92,6 +93,23 @@ class CellGuard:
 
 
 @dataclass(frozen=True, slots=True)
+class Recording:
+    """The call is recorded as one node, which the first output gets.
+
+    Exactly the tapes that record now know the inputs at the positions `watched` (arguments in the
+    order of the code, then captures), and the others have no history.
+    """
+
+    op: Any
+    watched: frozenset[int]
+    saved_outputs: tuple[int, ...]
+    """What the node saves after all inputs: 0 is the array of the first output, others are of kind
+    "kept"."""
+    state: Any
+    """What tells by its attribute `active` which tapes record now in the thread at hand."""
+
+
+@dataclass(frozen=True, slots=True)
 class EntrySpec:
     """What one native entry serves.
 
@@ -116,6 +134,8 @@ class EntrySpec:
     recording: CellGuard | None = None
     """Holds while no tape records, and nodes of tensors mean nothing; without it tensors must have
     no node."""
+    recorded: Recording | None = None
+    """None: no tape hears of the call."""
     same: tuple[int, ...] | None = None
     """Per tensor or array among the args, the number of the first one that is the same object;
     None: nobody cares."""

@@ -90,7 +90,7 @@ def slot_offset(cls: type, name: str) -> int:
     descriptor = getattr(cls, name, None)
     if not isinstance(descriptor, MemberDescriptorType):
         raise LookupError(f"{cls.__name__} has no slot {name!r}")
-    instance: object = object.__new__(cls)
+    instance: object = cls.__new__(cls)
     sentinel = object()
     descriptor.__set__(instance, sentinel)
     places = [
