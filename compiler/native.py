@@ -3,7 +3,8 @@
 An entry serves the plain case of a signature: positional arguments that are tensors without history
 or simple constants, no trace and, where Variables are read, no tape. A further one, made when calls
 are recorded, serves tensors that exactly the recording tapes watch. Everything else stays with the
-Python path, which does the same. Loaded at the first call that asks for an entry, since it needs codegen.
+Python path, which does the same. Loaded at the first call that asks for an entry, since it needs
+codegen.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapeline.compiler.codegen import tape_code
 from tapeline.compiler.codegen.entry import compile_entry
 from tapeline.compiler.codegen.entry_spec import (
     ArgSpec,
@@ -123,7 +125,9 @@ def add_recording_entry(
     at these positions, if it can."""
     pair, executable = recorded.pair, recorded.forward.executable()
     arguments = range(len(spec.order or ()))
-    reads_variables = any(cell.slot is not None and cell.node_slot is None for cell in spec.captures)
+    reads_variables = any(
+        cell.slot is not None and cell.node_slot is None for cell in spec.captures
+    )
     is_served = (
         recorded.is_single
         and spec.structure == "single"
@@ -150,6 +154,7 @@ def add_recording_entry(
         on_error=executable.fail,
         long_running=is_long(executable),
     )
+    tape_code.install()
     entry.following = compile_entry(
         recording_spec, executable.code.address("run"), executable, entry.following
     )

@@ -6,16 +6,23 @@ See `walk` for the way back itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from tapeline.runtime.dispatch import BUSY, GUARDED, STATE, guarding
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.record import Node, TapeSet, source_nodes
+from tapeline.runtime.record import Node, TapeSet, release, source_nodes
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
-from tapeline.runtime.walk import TENSOR_SPACE, VSpace, Walk, as_cotangent, filled
+from tapeline.runtime.walk import (
+    TENSOR_SPACE,
+    VSpace,
+    as_cotangent,
+    filled,
+    walk,
+)
 
 if TYPE_CHECKING:
     from tapeline.runtime.recorder import Tape
@@ -81,8 +88,18 @@ def imperative_grad(
     return found
 
 
+WARM_AFTER = 2000
+"""Gradients after which a program is expected to ask for many more."""
+WARM_UP: list[Callable[[], object]] = []
+"""What is called then, once: to load what makes gradients faster."""
+_next_gradient = count(1).__next__
+
+
 def gradient_of(tape: Tape, target: Tensor, sources: Sequence[Any]) -> list[Any]:
     """`imperative_grad` of one target, with ones for its cotangent: what most programs ask for."""
+    if _next_gradient() == WARM_AFTER:
+        for warm_up in WARM_UP:
+            warm_up()
     node = target._node
     seeds: tuple[tuple[Node, Any], ...] = ()
     if node is not None:
@@ -93,6 +110,36 @@ def gradient_of(tape: Tape, target: Tensor, sources: Sequence[Any]) -> list[Any]
         return walk_from(TENSOR_SPACE, own, source_nodes(own, sources), seeds)
     finally:
         tape.end_walk(own)
+
+
+GRADIENT_OF: list[Callable[[Tape, Tensor, Sequence[Any]], list[Any]]] = [gradient_of]
+"""`gradient_of`, or machine code that does the same."""
+
+
+def settle(
+    own: TapeSet, wanted: dict[Node | None, Any], node: Node, seed: Any
+) -> dict[Node | None, Any]:
+    """The cotangents that a walk from the node found, or those of a guarded walk."""
+    return _settled(own, wanted, ((node, seed),))
+
+
+def abandon_walk(own: TapeSet, here: dict[str, Any], masked: bool) -> None:
+    """End a tape whose walk failed."""
+    if masked:
+        here["masked"] = True
+    release(own)
+
+
+def _settled(
+    own: TapeSet, wanted: dict[Node | None, Any], seeds: Sequence[tuple[Node, Any]]
+) -> dict[Node | None, Any]:
+    """The cotangents themselves if no NaN is among them, else those that a guarded walk finds."""
+    if not GUARDED[0] or not _any_nan(wanted):
+        return wanted
+    again: dict[Node | None, Any] = dict.fromkeys(wanted)
+    with guarding(), np.errstate(all="ignore"):
+        walk(TENSOR_SPACE, own, again, seeds)
+    return again
 
 
 def walk_from(
@@ -108,11 +155,9 @@ def walk_from(
     before_masked, before_sparse = here["masked"], here["sparse"]
     here["masked"], here["sparse"] = False, sparse
     try:
-        Walk().run(space, own, wanted, seeds)
-        if here["masked"] and GUARDED[0] and space is TENSOR_SPACE and _any_nan(wanted):
-            wanted = dict.fromkeys(nodes)
-            with guarding(), np.errstate(all="ignore"):
-                Walk().run(space, own, wanted, seeds)
+        walk(space, own, wanted, seeds)
+        if here["masked"] and space is TENSOR_SPACE:
+            wanted = _settled(own, wanted, seeds)
     finally:
         here["sparse"] = before_sparse
         if before_masked:

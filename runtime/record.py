@@ -91,15 +91,17 @@ EMPTY = _new_set(())
 LOCK = RLock()
 """Held where the tapes of a node change: several threads may watch one value. Reentrant, for a tape
 that dies of garbage collection releases itself wherever the thread happens to be."""
-_OWN: dict[int, TapeSet] = {}
-_COMBINED: dict[tuple[int, ...], TapeSet] = {}
+OWN: dict[int, TapeSet] = {}
+"""The set of each tape alone, by its id, until it is released."""
+COMBINED: dict[tuple[int, ...], TapeSet] = {}
+"""The sets of several tapes, by their ids, until one of them is released."""
 _next_tape: Callable[[], int] = count(1).__next__
 
 
 def open_tape_set() -> TapeSet:
     """The set of a new tape alone."""
     ident = _next_tape()
-    made = _OWN[ident] = TapeSet()
+    made = OWN[ident] = TapeSet()
     made.ids = (ident,)
     made.memo = None
     made.drop = made.discard
@@ -111,14 +113,14 @@ def tape_set(ids: tuple[int, ...]) -> TapeSet:
     if not ids:
         return EMPTY
     if len(ids) == 1:
-        return _OWN.get(ids[0], EMPTY)
-    found = _COMBINED.get(ids)
-    return found if found is not None else _COMBINED.setdefault(ids, _new_set(ids))
+        return OWN.get(ids[0], EMPTY)
+    found = COMBINED.get(ids)
+    return found if found is not None else COMBINED.setdefault(ids, _new_set(ids))
 
 
 def union_set(a: TapeSet, b: TapeSet) -> TapeSet:
     """The set for the live tapes of both."""
-    return tape_set(tuple(sorted(i for i in {*a.ids, *b.ids} if i in _OWN)))
+    return tape_set(tuple(sorted(i for i in {*a.ids, *b.ids} if i in OWN)))
 
 
 def join(a: TapeSet | None, b: TapeSet | None) -> TapeSet | None:
@@ -221,7 +223,7 @@ def new_pick(joint: JointNode, index: int, tapes: TapeSet) -> PickNode:
 def sets_of(own: TapeSet) -> list[TapeSet]:
     """Every set that holds nodes of the tape whose own set this is."""
     (ident,) = own.ids
-    return [own, *(found for ids, found in list(_COMBINED.items()) if ident in ids)]
+    return [own, *(found for ids, found in list(COMBINED.items()) if ident in ids)]
 
 
 def live_nodes(own: TapeSet) -> list[Node]:
@@ -240,7 +242,7 @@ def release(own: TapeSet) -> None:
     (ident,) = own.ids
     LOCK.acquire()
     try:
-        _OWN.pop(ident, None)
+        OWN.pop(ident, None)
         if CELLS:
             CELLS.pop(ident, None)
         for weak in list(own):
@@ -252,19 +254,19 @@ def release(own: TapeSet) -> None:
         own.clear()
         own.ids = ()
         own.memo = own.drop = None
-        if _COMBINED:
-            for ids in [ids for ids in list(_COMBINED) if ident in ids]:
+        if COMBINED:
+            for ids in [ids for ids in list(COMBINED) if ident in ids]:
                 _release_combined(ids, ident)
     finally:
         LOCK.release()
 
 
 def _release_combined(ids: tuple[int, ...], ident: int) -> None:
-    found = _COMBINED.pop(ids, None)
+    found = COMBINED.pop(ids, None)
     if found is None:
         return
     found.memo = found.drop = None
-    rest = tape_set(tuple([i for i in ids if i != ident and i in _OWN]))
+    rest = tape_set(tuple([i for i in ids if i != ident and i in OWN]))
     for weak in list(found):
         node = weak()
         if node is None:
@@ -278,7 +280,7 @@ def _release_combined(ids: tuple[int, ...], ident: int) -> None:
 
 
 def _without(tapes: TapeSet, ident: int) -> TapeSet:
-    return tape_set(tuple([i for i in tapes.ids if i != ident and i in _OWN]))
+    return tape_set(tuple([i for i in tapes.ids if i != ident and i in OWN]))
 
 
 # Cells that got a new value after a tape watched them: a source still names the watched value
@@ -290,7 +292,7 @@ CELLS: dict[int, dict[int, tuple[ref[Any], Node]]] = {}
 def keep_watched(cell: Any, node: Node) -> None:
     """Remember the node for the tapes that watch it; its cell is about to get a new value."""
     for ident in node.tapes.ids:
-        if ident in _OWN and ident not in node.rec.ids:
+        if ident in OWN and ident not in node.rec.ids:
             cells = CELLS.setdefault(ident, {})
             if id(cell) not in cells:
                 remember_cell(ident, cell, node)

@@ -218,8 +218,11 @@ class Tape:
                 raise
         _lock()
         try:
-            own = self._require("gradient")
-            self._is_used = True
+            own = self._own
+            if own is None or self._is_used:
+                self._require("gradient")  # raises
+                raise AssertionError
+            self._is_used = True  # no call since the check: machine code claims without the lock
         finally:
             _unlock()
         if self._is_recording:

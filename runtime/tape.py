@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from tapeline.runtime import nest
-from tapeline.runtime.backprop import Unconnected, gradient_of, imperative_grad
+from tapeline.runtime.backprop import GRADIENT_OF, Unconnected, imperative_grad
 from tapeline.runtime.dispatch import STATE, watchers
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, TapeError
 from tapeline.runtime.jacobian import tape_batch_jacobian, tape_jacobian
@@ -287,10 +287,10 @@ class GradientTape(Tape):
             and not sparse
         )
         if is_plain and type(sources) is Tensor:
-            return gradient_of(self, target, (sources,))[0]
+            return GRADIENT_OF[0](self, target, (sources,))[0]
         flat_sources = _flat_tensors("sources", sources)
         if is_plain:
-            found = gradient_of(self, target, flat_sources)
+            found = GRADIENT_OF[0](self, target, flat_sources)
         else:
             flat_targets = [target] if type(target) is Tensor else _flat_tensors("target", target)
             cotangents = None

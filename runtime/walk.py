@@ -10,13 +10,13 @@ or a trace may. The rules are the same.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush, heappushpop
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.dispatch import BUSY, STATE
 from tapeline.runtime.errors import GradientError
 from tapeline.runtime.indexed_slices import densified
 from tapeline.runtime.op import OUT, Op
@@ -62,7 +62,7 @@ TENSOR_SPACE = VSpace(
 """The space of tensors, the default everywhere."""
 
 
-_RAW, _MIXED, _TENSORS, _FOREIGN = range(4)
+RAW, _MIXED, _TENSORS, _FOREIGN = range(4)
 """What cotangents are: arrays; arrays where only this tape looks; tensors; what a space makes."""
 
 
@@ -70,20 +70,184 @@ _BEYOND = 1 << 62
 """A serial that no node reaches."""
 
 
-def _mode_of(space: VSpace, ident: int) -> int:
-    """In which form cotangents go along in a walk over the tape `ident`."""
+def _mode_of(space: VSpace, own: TapeSet) -> int:
+    """In which form cotangents go along in a walk over the tape that owns `own`."""
     if space is not TENSOR_SPACE:
         return _FOREIGN
     here = STATE.__dict__
     active = here["active"]
-    if (
-        here["sparse"]
-        or here["callbacks"]
-        or here["handler"] is not None
-        or (active is not None and ident in active.ids)
-    ):
+    if here["sparse"] or (BUSY[0] and (here["callbacks"] or here["handler"] is not None)):
         return _TENSORS
-    return _RAW if active is None else _MIXED
+    if active is None:
+        return RAW
+    return _TENSORS if own.ids[0] in active.ids else _MIXED
+
+
+def oldest_serial(nodes: Iterable[Node | None]) -> int:
+    """The smallest serial; a walk does not look at nodes that are older."""
+    low = _BEYOND
+    for node in nodes:
+        if node is not None and node.serial < low:
+            low = node.serial
+    return low
+
+
+def walk(
+    space: VSpace,
+    own: TapeSet,
+    wanted: dict[Node | None, Any],
+    seeds: Sequence[tuple[Node, Any]],
+) -> None:
+    """Walk over the nodes of the tape that owns `own`, from the seeds, targets with their
+    cotangents; leave in `wanted` the cotangent of each node there that the targets depend on."""
+    low = oldest_serial(wanted)
+    mode = _mode_of(space, own)
+    if mode == RAW and len(seeds) == 1:  # what most programs ask for, with nothing around it
+        ((node, ct),) = seeds
+        if node.tapes is own and node.op is not None and type(ct) is _ndarray:
+            grads: dict[Node, Any] = {node: ct}
+            waiting: list[tuple[int, Node]] = []
+            left = WALKER[0](own, wanted, low, grads, waiting, node)
+            if left is not None:
+                finish_walk(own, wanted, grads, waiting, left)
+            return
+    way = Walk(space, own, wanted, low, mode)
+    way.start(seeds)
+    heap = way.heap
+    while heap and mode != RAW:
+        way.expand(heappop(heap)[1])
+    way.finish_arrays()
+
+
+def finish_walk(
+    own: TapeSet,
+    wanted: dict[Node | None, Any],
+    grads: dict[Node, Any],
+    heap: list[tuple[int, Node]],
+    node: Node,
+) -> None:
+    """Go on with a walk over arrays at a node where `walk_arrays` stopped."""
+    way = Walk(TENSOR_SPACE, own, wanted, oldest_serial(wanted), RAW)
+    way.grads, way.heap = grads, heap
+    way.expand(node)
+    way.finish_arrays()
+
+
+def walk_arrays(
+    own: TapeSet,
+    wanted: dict[Node | None, Any],
+    low: int,
+    grads: dict[Node, Any],
+    heap: list[tuple[int, Node]],
+    node: Node,
+) -> Node | None:
+    """What `Walk.expand` does, where cotangents are arrays, for a node and those that follow it.
+
+    Returns
+    -------
+    Node or None
+        Where it stopped: at an op with one rule for all inputs, or without rules.
+    """
+    # All is spelled out in one frame: walks over small arrays spend their time here.
+    (ident,) = own.ids
+    owned: set[Node] | None = None
+    while True:
+        op: Any = node.op
+        parents = node.parents
+        if node.rec is not own and ident not in node.rec.ids:
+            parents = ()
+        elif op.joint_vjp is not None or op.n_outputs is not None or not op.vjps:
+            return node
+        ct = grads.pop(node)
+        if node in wanted:
+            wanted[node] = ct
+        attrs, saved, rules = node.attrs, node.saved, op.vjps
+        n_saved = len(saved)
+        following = None
+        position = -1
+        for parent in parents:
+            position += 1
+            if parent is None:
+                continue
+            if parent.op is None:
+                if parent not in wanted:
+                    continue
+                table: dict[Any, Any] = wanted
+            elif parent.serial < low or (parent.tapes is not own and ident not in parent.tapes.ids):
+                continue
+            else:
+                table = grads
+            rule = rules[position]
+            if rule is None:
+                continue
+            if n_saved == 1:
+                part = rule(ct, attrs, saved[0])
+            elif n_saved == 2:
+                part = rule(ct, attrs, saved[0], saved[1])
+            else:
+                part = rule(ct, attrs, *saved)
+            if part is None:
+                continue
+            held = table.get(parent)
+            if held is not None:
+                if owned is None:
+                    owned = set()
+                accumulate(owned, table, parent, held, part)
+                continue
+            table[parent] = part
+            if table is wanted:
+                continue
+            if following is None:
+                following = parent
+            else:
+                heappush(heap, (-parent.serial, parent))
+        if following is None:
+            if not heap:
+                return None
+            node = heappop(heap)[1]
+        elif heap:
+            node = heappushpop(heap, (-following.serial, following))[1]
+        else:
+            node = following
+
+
+WALKER: list[Callable[..., Node | None]] = [walk_arrays]
+"""The function that walks: `walk_arrays`, or machine code that does the same."""
+
+
+def push(heap: list[tuple[int, Node]], node: Node) -> None:
+    """Let a node wait for its turn."""
+    heappush(heap, (-node.serial, node))
+
+
+def pop(heap: list[tuple[int, Node]]) -> Node:
+    """The youngest of those that wait."""
+    return heappop(heap)[1]
+
+
+def push_pop(heap: list[tuple[int, Node]], node: Node) -> Node:
+    """The youngest of those that wait and the node, which waits if it is not that one."""
+    return heappushpop(heap, (-node.serial, node))[1]
+
+
+def accumulate(owned: set[Node], table: dict[Any, Any], node: Node, held: Any, part: Any) -> None:
+    """Add to the cotangent that a node has in the table. `owned` are the nodes whose cotangent is
+    an array made here, which nobody else has seen."""
+    if node in owned and type(part) is _ndarray:
+        held += part
+        return
+    table[node] = total = _sum(held, part)
+    if type(total) is _ndarray:
+        owned.add(node)
+    else:
+        owned.discard(node)
+
+
+def _sum(held: Any, part: Any) -> Any:
+    """The sum of two arrays or two tensors; where they differ both become tensors."""
+    if (type(held) is Tensor) != (type(part) is Tensor):
+        held, part = as_cotangent(held), as_cotangent(part)
+    return held + part
 
 
 class Walk:
@@ -101,107 +265,36 @@ class Walk:
     grads: dict[Node, Any]
     """Node of an op -> its cotangent so far; a list of them for a `JointNode`."""
     heap: list[tuple[int, Node]]
-    owned: set[Node] | None
+    owned: set[Node]
     """Nodes whose cotangent is an array made here, which nobody else has seen."""
 
-    def run(
-        self,
-        space: VSpace,
-        own: TapeSet,
-        wanted: dict[Node | None, Any],
-        seeds: Sequence[tuple[Node, Any]],
+    def __init__(
+        self, space: VSpace, own: TapeSet, wanted: dict[Node | None, Any], low: int, mode: int
     ) -> None:
-        """Start at the seeds, targets with their cotangents; leave in `wanted` the cotangent of
-        each node there that the targets depend on."""
-        low = _BEYOND
-        for source in wanted:
-            if source is not None and source.serial < low:
-                low = source.serial
-        (ident,) = own.ids
         self.space = space
         self.own = own
-        self.ident = ident
+        (self.ident,) = own.ids
         self.wanted = wanted
         self.low = low
-        self.mode = mode = _mode_of(space, ident)
+        self.mode = mode
         self.grads = {}
-        heap: list[tuple[int, Node]] = []
-        self.heap = heap
-        self.owned = None
-        for node, ct in seeds:
-            if node.serial >= low and (node.tapes is own or ident in node.tapes.ids):
-                self.deliver(node, ct._value if mode == _RAW and type(ct) is Tensor else ct)
-        if mode == _RAW:
-            while heap:
-                self.expand_arrays(heappop(heap)[1])
-        else:
-            while heap:
-                self.expand(heappop(heap)[1])
+        self.heap = []
+        self.owned = set()
 
-    def expand_arrays(self, node: Node) -> None:
-        """`expand` where cotangents are arrays, then the same for those that follow, up to an op
-        with one rule for all inputs."""
-        # All is spelled out in one frame: walks over small arrays spend their time here.
-        own, ident, wanted, low = self.own, self.ident, self.wanted, self.low
-        grads, heap = self.grads, self.heap
-        while True:
-            op: Any = node.op
-            is_recorded = node.rec is own or ident in node.rec.ids
-            if is_recorded and (op.joint_vjp is not None or op.n_outputs is not None):
-                self.expand(node)
-                return
-            ct = grads.pop(node)
-            if node in wanted:
-                wanted[node] = ct
-            following = None
-            if is_recorded:
-                attrs, saved = node.attrs, node.saved
-                n_saved = len(saved)
-                rules = op.vjps or self.missing(node)
-                position = -1
-                for parent in node.parents:
-                    position += 1
-                    if parent is None or parent.serial < low:
-                        continue
-                    tapes = parent.tapes
-                    if tapes is not own and ident not in tapes.ids:
-                        continue
-                    if parent.op is None:
-                        if parent not in wanted:
-                            continue
-                        table: dict[Any, Any] = wanted
-                    else:
-                        table = grads
-                    rule = rules[position]
-                    if rule is None:
-                        continue
-                    if n_saved == 1:
-                        part = rule(ct, attrs, saved[0])
-                    elif n_saved == 2:
-                        part = rule(ct, attrs, saved[0], saved[1])
-                    else:
-                        part = rule(ct, attrs, *saved)
-                    if part is None:
-                        continue
-                    held = table.get(parent)
-                    if held is not None:
-                        self.accumulate(table, parent, held, part)
-                        continue
-                    table[parent] = part
-                    if table is wanted:
-                        continue
-                    if following is None:
-                        following = parent
-                    else:
-                        heappush(heap, (-parent.serial, parent))
-            if following is None:
-                if not heap:
-                    return
-                node = heappop(heap)[1]
-            elif heap:
-                node = heappushpop(heap, (-following.serial, following))[1]
-            else:
-                node = following
+    def start(self, seeds: Sequence[tuple[Node, Any]]) -> None:
+        """Begin at the seeds, targets with their cotangents."""
+        own, ident, is_raw = self.own, self.ident, self.mode == RAW
+        for node, ct in seeds:
+            if node.serial >= self.low and (node.tapes is own or ident in node.tapes.ids):
+                self.deliver(node, ct._value if is_raw and type(ct) is Tensor else ct)
+
+    def finish_arrays(self) -> None:
+        """Expand all nodes that wait, where cotangents are arrays."""
+        while self.heap:
+            node = heappop(self.heap)[1]
+            left = WALKER[0](self.own, self.wanted, self.low, self.grads, self.heap, node)
+            if left is not None:
+                self.expand(left)
 
     def expand(self, node: Node) -> None:
         """Pass the cotangent of a node on to its parents."""
@@ -242,25 +335,18 @@ class Walk:
 
     def accumulate(self, table: dict[Any, Any], node: Node, held: Any, part: Any) -> None:
         """Add to the cotangent that a node has in the table."""
-        owned = self.owned
-        if owned is None:
-            owned = self.owned = set()
-        elif node in owned and type(part) is _ndarray:  # a tensor has a history to keep
+        if node in self.owned and type(part) is _ndarray:  # a tensor has a history to keep
             held += part  # a buffer made here of the first two parts; nobody else has seen it
             return
         table[node] = total = self.add(held, part)
         if type(total) is _ndarray:
-            owned.add(node)
+            self.owned.add(node)
         else:
-            owned.discard(node)
+            self.owned.discard(node)
 
     def add(self, held: Any, part: Any) -> Any:
         """The sum of two cotangents."""
-        if self.mode == _FOREIGN:
-            return self.space.add(held, part)
-        if (type(held) is Tensor) != (type(part) is Tensor):
-            held, part = as_cotangent(held), as_cotangent(part)
-        return held + part
+        return self.space.add(held, part) if self.mode == _FOREIGN else _sum(held, part)
 
     def leads_on(self, node: Node | None) -> bool:
         """Whether a source may lie at the node or beyond."""
@@ -325,11 +411,11 @@ class Walk:
         if self.mode == _FOREIGN:
             return self.space.zeros(shape, dtype)
         zeros = filled(0, shape, dtype)
-        return zeros if self.mode == _RAW else new_tensor(zeros)
+        return zeros if self.mode == RAW else new_tensor(zeros)
 
     def prepare(self, node: Node, cts: list[Any]) -> tuple[list[Any], tuple[Any, ...]]:
         """The cotangents and saved values of a node in the form in which its rules shall run."""
-        if self.mode == _RAW:
+        if self.mode == RAW:
             return cts, node.saved
         if STATE.handler is not None:
             STATE.handler.enter_gradient(node)

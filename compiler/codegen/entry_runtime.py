@@ -13,7 +13,6 @@ import numpy as np
 
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.function_text import FunctionText
-
 from tapeline.runtime.record import Node, TapeSet, next_serial
 
 if TYPE_CHECKING:

@@ -90,7 +90,7 @@ def slot_offset(cls: type, name: str) -> int:
     descriptor = getattr(cls, name, None)
     if not isinstance(descriptor, MemberDescriptorType):
         raise LookupError(f"{cls.__name__} has no slot {name!r}")
-    instance: object = cls.__new__(cls)
+    instance = cls.__new__(cls)  # type: ignore[call-overload]  # of a plain class
     sentinel = object()
     descriptor.__set__(instance, sentinel)
     places = [

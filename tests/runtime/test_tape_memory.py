@@ -103,17 +103,17 @@ def test_outer_tape_keeps_what_an_inner_one_released(tiny: Any) -> None:
 
 
 def test_dropping_an_unused_tape_forgets_its_sets() -> None:
-    before = len(record._OWN), len(record._COMBINED), len(record.CELLS)
+    before = len(record.OWN), len(record.COMBINED), len(record.CELLS)
     x = as_tensor(1.0)
     for _ in range(3):
         with GradientTape(), GradientTape() as inner:
             inner.watch(x)
     del inner
-    assert (len(record._OWN), len(record._COMBINED), len(record.CELLS)) == before
+    assert (len(record.OWN), len(record.COMBINED), len(record.CELLS)) == before
 
 
 def test_combined_sets_die_with_their_tapes(tiny: Any) -> None:
-    before = len(record._OWN), len(record._COMBINED), len(record.CELLS)
+    before = len(record.OWN), len(record.COMBINED), len(record.CELLS)
     x = as_tensor(1.0)
     with GradientTape() as outer:
         outer.watch(x)
@@ -123,7 +123,7 @@ def test_combined_sets_die_with_their_tapes(tiny: Any) -> None:
             x += 1.0
         inner.gradient(y, x)
     del outer, inner
-    assert (len(record._OWN), len(record._COMBINED), len(record.CELLS)) == before
+    assert (len(record.OWN), len(record.COMBINED), len(record.CELLS)) == before
 
 
 def test_a_changed_cell_that_dies_is_forgotten(tiny: Any) -> None:
@@ -269,10 +269,10 @@ def test_a_thread_may_end_with_an_open_tape(tiny: Any) -> None:
         tape.watch(x)
         kept.append(x * x)
 
-    before = len(record._OWN)
+    before = len(record.OWN)
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
     del thread
-    assert len(record._OWN) == before
+    assert len(record.OWN) == before
     assert kept[0]._node.parents == ()

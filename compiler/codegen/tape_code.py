@@ -1,0 +1,140 @@
+"""Machine code for what gradient tapes do again and again: gradients over plain arrays.
+
+Each function does what the Python function of the same name does, which stays: it serves until
+this is installed, wherever native code is not allowed, and every case out of the ordinary.
+`install` is called when compiled calls are recorded, for LLVM is loaded then anyway, and when a
+program has asked for many gradients.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapeline.compiler.codegen import layout
+from tapeline.compiler.codegen.entry_runtime import runtime_symbols
+from tapeline.compiler.codegen.function_text import FunctionText
+from tapeline.compiler.codegen.object_text import release_frame
+from tapeline.compiler.codegen.tape_gradient import GradientText
+from tapeline.compiler.codegen.tape_walk import WalkText
+from tapeline.runtime import backprop, record, walk
+from tapeline.runtime.dispatch import BUSY, STATE
+from tapeline.runtime.op import Op
+from tapeline.runtime.record import TapeSet
+from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.variable import Variable
+
+if TYPE_CHECKING:
+    from tapeline.compiler.codegen.engine import CompiledModule
+
+_FASTCALL = 0x80
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_KEPT: list[Any] = []
+"""What CPython or machine code points to for as long as the process lives."""
+
+
+@functools.cache
+def install() -> bool:
+    """Lets machine code compute gradients from now on; False where it is not allowed."""
+    if not layout.native_entry_allowed():
+        return False
+    module = _compile()
+    walk.WALKER[0] = _builtin("walk_arrays", module.address("tapeline_walk_arrays"))
+    backprop.GRADIENT_OF[0] = _builtin("gradient_of", module.address("tapeline_gradient_of"))
+    return True
+
+
+def _builtin(name: str, address: int) -> Any:
+    """A function that Python calls with positional arguments."""
+    definition = _MethodDef(name.encode(), address, _FASTCALL, None)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    _KEPT.append(definition)
+    return make(ctypes.addressof(definition), None, None)
+
+
+def _objects() -> dict[str, Any]:
+    """What machine code calls by name."""
+    return {
+        "py_none": None,
+        "py_true": True,
+        "py_false": False,
+        "py_zero": 0,
+        "py_one": 1,
+        "py_empty_tuple": (),
+        "py_active": "active",
+        "py_sparse": "sparse",
+        "py_masked": "masked",
+        "py_dict_name": "__dict__",
+        "py_shape": "shape",
+        "py_tuple_type": tuple,
+        "py_list_type": list,
+        "py_ndarray": np.ndarray,
+        "py_op_type": Op,
+        "py_tensor_type": Tensor,
+        "py_variable_type": Variable,
+        "py_tape_set_type": TapeSet,
+        "py_state": STATE,
+        "py_own_sets": record.OWN,
+        "py_no_tapes": record.EMPTY,
+        "py_lock": record.LOCK.acquire,
+        "py_unlock": record.LOCK.release,
+        "py_release": record.release,
+        "py_push": walk.push,
+        "py_pop": walk.pop,
+        "py_push_pop": walk.push_pop,
+        "py_accumulate": walk.accumulate,
+        "py_filled": walk.filled,
+        "py_as_cotangent": walk.as_cotangent,
+        "py_gradient_of": backprop.gradient_of,
+        "py_finish": walk.finish_walk,
+        "py_settle": backprop.settle,
+        "py_abandon": backprop.abandon_walk,
+    }
+
+
+def _compile() -> CompiledModule:
+    """The machine code, kept for as long as the process lives."""
+    from tapeline.compiler.codegen.engine import get_engine  # loads llvmlite
+
+    objects = _objects()
+    symbols = {name: id(value) for name, value in objects.items()}
+    symbols["py_busy"] = layout.list_item_address(BUSY, 0)
+    symbols["py_cells"] = layout.dict_size_address(record.CELLS)
+    symbols["py_combined"] = layout.dict_size_address(record.COMBINED)
+    functions = [release_frame(), WalkText().write(), _walker(), GradientText().write()]
+    declarations = sorted(set().union(*(fn.declarations for fn in functions)))
+    declarations += [f"@{name} = external global i8" for name in symbols]
+    text = "\n".join([*declarations, *(fn.text() for fn in functions)])
+    module = get_engine().compile_module(
+        text, symbols | runtime_symbols(Tensor), ["tapeline_walk_arrays", "tapeline_gradient_of"]
+    )
+    _KEPT.extend([objects, module])
+    return module
+
+
+def _walker() -> FunctionText:
+    """`walk_arrays` as Python calls it."""
+    fn = FunctionText("ptr @tapeline_walk_arrays(ptr %self, ptr %args, i64 %count) nounwind")
+    given = [fn.load("ptr", fn.offset("%args", 8 * number)) for number in range(6)]
+    low = fn.call("i64", "PyLong_AsLongLong", ("ptr", given[2]))
+    result = fn.call_defined(
+        "ptr", "@walk_arrays", ("ptr", given[0]), ("ptr", given[1]), ("i64", low),
+        *(("ptr", each) for each in given[3:]),
+    )  # fmt: skip
+    fn.line(f"ret ptr {result}")
+    return fn

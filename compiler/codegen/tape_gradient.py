@@ -1,0 +1,331 @@
+"""Machine code for the gradient that most programs ask for: what `gradient_of` of the runtime does.
+
+It serves a tape that is not persistent and records no more, sources that this tape alone knows, and
+a thread with nothing else going on; whatever else comes goes to Python.
+"""
+
+from __future__ import annotations
+
+from tapeline.compiler.codegen import layout
+from tapeline.compiler.codegen.function_text import FunctionText
+from tapeline.compiler.codegen.object_text import ObjectText
+from tapeline.runtime.record import Node, TapeSet
+from tapeline.runtime.recorder import Tape
+from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.variable import Variable
+
+_HELD = (
+    "own", "node", "nodes", "here", "shape", "seed", "claimed", "wanted", "masked", "grads", "heap",
+    "found", "part", "records",
+)  # fmt: skip
+
+
+class GradientText(ObjectText):
+    """Writes `gradient_of(tape, target, sources)`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "ptr @tapeline_gradient_of(ptr %self, ptr %args, i64 %count) nounwind", _HELD
+        )
+
+    def write(self) -> FunctionText:
+        """The whole text."""
+        fn = self.fn
+        self.branch_if(fn.compare("ne", "%count", 3), "python")
+        self.tape, self.target, self.sources = (
+            fn.load("ptr", fn.offset("%args", 8 * number)) for number in range(3)
+        )
+        self.check_thread()
+        self.check_tape()
+        self.check_target()
+        low = self.take_nodes()
+        self.make_seed()
+        self.claim()
+        self.walk(low)
+        self.settle()
+        self.wrap()
+        self.end_tape()
+        self.end()
+        return fn
+
+    # -- whether it is served
+
+    def word(self, name: str) -> str:
+        """A 64-bit word of memory."""
+        return self.fn.load("i64", f"@{name}")
+
+    def check_thread(self) -> None:
+        """No handler or callback in the process, no tape and no sparse walk in this thread."""
+        fn = self.fn
+        self.branch_unless(self.same(fn.load("ptr", "@py_busy"), "@py_zero"), "python")
+        self.branch_if(fn.compare("ne", self.word("py_cells"), 0), "python")
+        here = self.take(
+            "here",
+            self.checked(
+                fn.call("ptr", "PyObject_GetAttr", ("ptr", "@py_state"), ("ptr", "@py_dict_name"))
+            ),
+        )
+        self.branch_unless(self.is_none(self.look_up(here, "@py_active")), "python")
+        self.branch_unless(self.same(self.look_up(here, "@py_sparse"), "@py_false"), "python")
+
+    def look_up(self, table: str, key: str) -> str:
+        """What a dict holds; null if nothing."""
+        return self.fn.call("ptr", "PyDict_GetItemWithError", ("ptr", table), ("ptr", key))
+
+    def check_tape(self) -> None:
+        """The tape can be used once, has recorded and is not used yet."""
+        for name in ("persistent", "_is_recording", "_is_used"):
+            self.branch_unless(self.same(self.slot(self.tape, Tape, name), "@py_false"), "python")
+        own = self.own("own", self.slot(self.tape, Tape, "_own"))
+        self.branch_unless(self.same(self.kind(own), "@py_tape_set_type"), "python")
+
+    def check_target(self) -> None:
+        """The target is the result of an op that this tape alone knows."""
+        value = self.slot(self.target, Tensor, "_value")
+        self.branch_if(self.same(value, "null"), "python")
+        self.branch_unless(self.same(self.kind(value), "@py_ndarray"), "python")
+        node = self.check_node(self.slot(self.target, Tensor, "_node"))
+        self.branch_if(self.is_none(self.slot(node, Node, "op")), "python")
+        self.own("node", node)
+
+    def check_node(self, node: str) -> str:
+        """A node that this tape alone knows."""
+        self.branch_if(self.same(node, "null"), "python")
+        self.branch_if(self.is_none(node), "python")
+        tapes = self.slot(node, Node, "tapes")
+        self.branch_unless(self.same(tapes, self.get("own")), "python")
+        return node
+
+    def take_nodes(self) -> str:
+        """The nodes of the sources as a tuple; their smallest serial."""
+        fn = self.fn
+        sources = self.sources
+        items = fn.alloca(8, 8)
+        kind = self.kind(sources)
+        fn.store("ptr", fn.offset(sources, layout.TUPLE_ITEMS), items)
+        self.branch_if(self.same(kind, "@py_tuple_type"), "listed")
+        self.branch_unless(self.same(kind, "@py_list_type"), "python")
+        fn.store("ptr", fn.load("ptr", fn.offset(sources, layout.LIST_ITEMS)), items)
+        fn.jump("listed")
+        fn.label("listed")
+        count = self.length(sources)
+        self.branch_if(fn.compare("eq", count, 0), "python")
+        nodes = self.take("nodes", self.checked(fn.call("ptr", "PyTuple_New", ("i64", count))))
+        first = fn.load("ptr", items)
+
+        def one(index: str, carried: list[str]) -> list[str]:
+            node = self.source_node(fn.load("ptr", fn.offset(first, fn.mul(index, 8))))
+            fn.call("void", "Py_IncRef", ("ptr", node))
+            start = fn.offset(nodes, layout.TUPLE_ITEMS)
+            fn.store("ptr", node, fn.offset(start, fn.mul(index, 8)))
+            serial = fn.call("i64", "PyLong_AsLongLong", ("ptr", self.slot(node, Node, "serial")))
+            return [fn.min(carried[0], serial)]
+
+        (low,) = fn.loop(0, count, 1, one, [("i64", 2**62)])
+        return low
+
+    def source_node(self, source: str) -> str:
+        """The node of a tensor or Variable."""
+        fn, number = self.fn, self.fn.number()
+        place, kind = fn.alloca(8, 8), self.kind(source)
+        for cls, symbol in ((Tensor, "@py_tensor_type"), (Variable, "@py_variable_type")):
+            other = f"no_{cls.__name__}{number}"
+            self.branch_unless(self.same(kind, symbol), other)
+            fn.store("ptr", self.slot(source, cls, "_node"), place)
+            fn.jump(f"source{number}")
+            fn.label(other)
+        fn.jump("python")
+        fn.label(f"source{number}")
+        return self.check_node(fn.load("ptr", place))
+
+    # -- the gradient
+
+    def make_seed(self) -> None:
+        """Ones for the cotangent of the target."""
+        fn = self.fn
+        value = self.slot(self.target, Tensor, "_value")
+        shape = self.checked(
+            fn.call("ptr", "PyObject_GetAttr", ("ptr", value), ("ptr", "@py_shape"))
+        )
+        self.take("shape", shape)
+        dtype = fn.load("ptr", fn.offset(value, layout.ARRAY_DESCR))
+        self.take("seed", self.call("@py_filled", "@py_one", shape, dtype))
+
+    def claim(self) -> None:
+        """Takes the tape for this gradient, unless another thread did so meanwhile."""
+        used = self.slot(self.tape, Tape, "_is_used")
+        self.branch_unless(self.same(used, "@py_false"), "python")
+        self.set_slot(self.tape, Tape, "_is_used", "@py_true")
+        self.own("claimed", self.get("own"))
+        here = self.get("here")
+        self.own("masked", self.look_up(here, "@py_masked"))
+        self.set_item(here, "@py_masked", "@py_false")
+
+    def set_item(self, table: str, key: str, value: str) -> None:
+        """table[key] = value"""
+        self.succeed(
+            self.fn.call("i32", "PyDict_SetItem", ("ptr", table), ("ptr", key), ("ptr", value))
+        )
+
+    def walk(self, low: str) -> None:
+        """The way back, with None for sources that it does not reach."""
+        fn = self.fn
+        nodes = self.get("nodes")
+        wanted = self.take("wanted", self.checked(fn.call("ptr", "PyDict_New")))
+
+        def want(index: str, _: list[str]) -> None:
+            self.set_item(wanted, self.item(nodes, index), "@py_none")
+
+        fn.loop(0, self.length(nodes), 1, want)
+        grads = self.take("grads", self.checked(fn.call("ptr", "PyDict_New")))
+        node = self.get("node")
+        self.set_item(grads, node, self.get("seed"))
+        heap = self.take("heap", self.checked(fn.call("ptr", "PyList_New", ("i64", 0))))
+        left = self.checked(
+            fn.call_defined(
+                "ptr", "@walk_arrays", ("ptr", self.get("own")), ("ptr", wanted), ("i64", low),
+                ("ptr", grads), ("ptr", heap), ("ptr", node),
+            )
+        )  # fmt: skip
+        self.take("part", left)
+        self.branch_if(self.is_none(left), "walked")
+        self.release(self.call("@py_finish", self.get("own"), wanted, grads, heap, left))
+        fn.jump("walked")
+        fn.label("walked")
+        self.drop("part")
+
+    def settle(self) -> None:
+        """Walks again where a rule masked and a NaN came out."""
+        fn = self.fn
+        here = self.get("here")
+        masks = self.look_up(here, "@py_masked")
+        self.branch_if(self.same(masks, "@py_false"), "settled")
+        wanted = self.get("wanted")
+        settled = self.call(
+            "@py_settle", self.get("own"), wanted, self.get("node"), self.get("seed")
+        )
+        self.drop("wanted")
+        self.take("wanted", settled)
+        fn.jump("settled")
+        fn.label("settled")
+        self.branch_if(self.same(self.get("masked"), "@py_false"), "unmasked")
+        self.set_item(here, "@py_masked", "@py_true")
+        fn.jump("unmasked")
+        fn.label("unmasked")
+
+    def wrap(self) -> None:
+        """The list of results."""
+        fn = self.fn
+        nodes, wanted = self.get("nodes"), self.get("wanted")
+        count = self.length(nodes)
+        found = self.take("found", self.checked(fn.call("ptr", "PyList_New", ("i64", count))))
+
+        def one(index: str, _: list[str]) -> None:
+            number = fn.number()
+            part = self.look_up(wanted, self.item(nodes, index))
+            self.branch_if(self.same(part, "null"), "failed")
+            result = fn.alloca(8, 8)
+            is_array = self.same(self.kind(part), "@py_ndarray")
+            fn.branch(is_array, f"array{number}", f"other{number}")
+            fn.label(f"array{number}")
+            fn.call("void", "Py_IncRef", ("ptr", part))
+            made = fn.call("ptr", "tapeline_new_tensor", ("ptr", part))
+            fn.store("ptr", self.checked(made), result)
+            fn.jump(f"wrapped{number}")
+            fn.label(f"other{number}")
+            fn.store("ptr", self.call("@py_as_cotangent", part), result)
+            fn.jump(f"wrapped{number}")
+            fn.label(f"wrapped{number}")
+            self.succeed(
+                fn.call(
+                    "i32", "PyList_SetItem", ("ptr", found), ("i64", index),
+                    ("ptr", fn.load("ptr", result)),
+                )
+            )  # fmt: skip
+
+        fn.loop(0, count, 1, one)
+
+    # -- the end of the tape
+
+    def end_tape(self) -> None:
+        """What `release` does; by itself where only this tape has records."""
+        fn = self.fn
+        own = self.get("own")
+        records = self.take(
+            "records", self.checked(fn.call("ptr", "PySequence_List", ("ptr", own)))
+        )
+        self.release(self.call("@py_lock"))
+        self.branch_if(fn.compare("ne", self.word("py_cells"), 0), "shared")
+        self.branch_if(fn.compare("ne", self.word("py_combined"), 0), "shared")
+        ids = self.slot(own, TapeSet, "ids")
+        status = fn.call(
+            "i32", "PyDict_DelItem", ("ptr", "@py_own_sets"), ("ptr", self.item(ids, 0))
+        )
+        fn.branch(fn.compare("eq", status, 0, "i32"), "known", "unknown")
+        fn.label("unknown")
+        fn.call("void", "PyErr_Clear")
+        fn.jump("known")
+        fn.label("known")
+        items = fn.load("ptr", fn.offset(records, layout.LIST_ITEMS))
+        fn.loop(0, self.length(records), 1, lambda k, _: self.cut(items, k))
+        fn.call("i32", "PySet_Clear", ("ptr", own))
+        self.set_slot(own, TapeSet, "ids", "@py_empty_tuple")
+        self.set_slot(own, TapeSet, "memo", "@py_none")
+        self.set_slot(own, TapeSet, "drop", "@py_none")
+        fn.jump("ended")
+        fn.label("shared")
+        self.release(self.call("@py_release", self.get("own")))
+        fn.jump("ended")
+        fn.label("ended")
+        self.drop("claimed")
+        self.release(self.call("@py_unlock"))
+
+    def cut(self, items: str, index: str) -> None:
+        """Takes the history from one node, if it lives."""
+        fn = self.fn
+        dead = f"dead{fn.number()}"
+        weak = fn.load("ptr", fn.offset(items, fn.mul(index, 8)))
+        node = self.checked(fn.call("ptr", "PyObject_CallNoArgs", ("ptr", weak)))
+        self.branch_if(self.is_none(node), dead)
+        for name in ("parents", "saved"):
+            self.set_slot(node, Node, name, "@py_empty_tuple")
+        for name in ("rec", "tapes"):
+            self.set_slot(node, Node, name, "@py_no_tapes")
+        fn.jump(dead)
+        fn.label(dead)
+        self.release(node)
+
+    def end(self) -> None:
+        """The ways out."""
+        fn = self.fn
+        found = self.pass_on("found")
+        self.give_up()
+        fn.line(f"ret ptr {found}")
+        fn.label("python")
+        self.give_up()
+        for number in range(3):
+            fn.store(
+                "ptr", fn.load("ptr", fn.offset("%args", 8 * number)),
+                fn.offset(self.vector, 8 * number),
+            )  # fmt: skip
+        fn.line(f"ret ptr {self.raw_call('@py_gradient_of', 3)}")
+        fn.label("failed")
+        claimed = self.get("claimed")
+        fn.branch(self.same(claimed, "null"), "raise", "clean")
+        fn.label("clean")
+        self.call_with_error("@py_abandon", claimed, self.get("here"), self.get("masked"))
+        fn.jump("raise")
+        fn.label("raise")
+        self.give_up()
+        fn.line("ret ptr null")
+
+    def call_with_error(self, function: str, *args: str) -> None:
+        """Calls a Python function that must not raise, and keeps the exception that is set."""
+        fn = self.fn
+        error = [fn.alloca(8, 8) for _ in range(3)]
+        fn.call("void", "PyErr_Fetch", *(("ptr", place) for place in error))
+        for number, arg in enumerate(args):
+            fn.store("ptr", arg, fn.offset(self.vector, 8 * number))
+        answer = self.raw_call(function, len(args))
+        self.release(answer)
+        fn.call("void", "PyErr_Restore", *(("ptr", fn.load("ptr", place)) for place in error))
