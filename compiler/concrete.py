@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tapeline.compiler.autodiff.joint import is_differentiable_kind
+from tapeline.compiler.calling import ShownText, TraceCalls, show_spec
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
@@ -22,12 +23,7 @@ from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime import nest
 from tapeline.runtime.dims import Dim
-from tapeline.runtime.errors import (
-    ArgumentError,
-    MutatedArgumentError,
-    ShapeError,
-    VariableCreationError,
-)
+from tapeline.runtime.errors import ArgumentError, MutatedArgumentError, VariableCreationError
 from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.spec import TensorSpec, canonical_dtype, spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
@@ -46,7 +42,7 @@ class _Output:
     index: int
 
 
-class ConcreteFunction:
+class ConcreteFunction(TraceCalls):
     """A function traced for one signature.
 
     Made by `Function.get_concrete_function`. Call it with the tensors that the trace has as inputs,
@@ -72,9 +68,7 @@ class ConcreteFunction:
         fastmath: bool = False,
     ) -> None:
         self.name = graph.name
-        self.given: tuple[tuple[Any, ...], dict[str, Any], tuple[Tensor, ...]] = (), {}, ()
-        """The arguments of the trace, with symbolic tensors, and these tensors in order. Objects
-        are an `Identity` each, which keeps none alive."""
+        self.given = (), {}, ()
         self.guards = guards
         """What it took from globals, closures and attributes, and whether it is still so."""
         self.graph: Graph = graph
@@ -100,11 +94,6 @@ class ConcreteFunction:
         """Whether `differentiable` does all that a call with tensors does."""
 
     # ---- what it is made of
-
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """The specs of the arguments that are tensors, in order."""
-        return self._inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
@@ -362,44 +351,30 @@ class ConcreteFunction:
         return concrete_html(self)
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{s.dtype.name}{list(s.shape)}" for s in self._inputs)
-        return f"<concrete function {self.name}({given}) -> {self.structured_outputs}>"
+        given = ", ".join(self.forms.describe())
+        return f"<concrete function {self.name}({given}) -> {self._shown_results()}>"
+
+    def _shown_results(self) -> str:
+        specs = self.outputs
+        shown = [
+            ShownText(show_spec(specs[leaf.index])) if type(leaf) is _Output else leaf
+            for leaf in self._leaves
+        ]
+        return repr(nest.unflatten(self._results, shown))
+
+    def __str__(self) -> str:
+        lines = [f"concrete function {self.name}"]
+        lines += [f"  takes {line}" for line in self.forms.describe()]
+        for source in self.captures:
+            lines.append(f"  captures {source.dtype.name}{list(source.shape)}")
+        for variable in self._variables:
+            change = "assigns" if any(v is variable for v in self._assigned) else "reads"
+            what = f"{variable.dtype.name}{list(variable.shape)}"
+            lines.append(f"  {change} {variable._label()}: {what}")
+        lines.append(f"  gives {self._shown_results()}")
+        return "\n".join(lines)
 
     # ---- calls
-
-    def __call__(self, *tensors: Any) -> Any:
-        """The results for these tensors, one per input.
-
-        Raises
-        ------
-        ShapeError, ArgumentError
-            If an argument has not the traced shape or dtype.
-        """
-        self._check_count(tensors)
-        given: list[Tensor] = []
-        for position, (value, spec) in enumerate(zip(tensors, self._inputs, strict=True)):
-            tensor = as_tensor(value, None, f"{self.name}: argument {self._called(position)}")
-            if (tensor.shape, tensor.dtype) != (spec.shape, spec.dtype):
-                raise ShapeError(
-                    f"{self.name}: argument {self._called(position)} must be {spec.dtype.name} of "
-                    f"shape {spec.shape}, got {tensor.dtype.name} of shape {tensor.shape}; call "
-                    "the function itself to trace for other shapes"
-                )
-            given.append(tensor)
-        return self.call(given)
-
-    def _check_count(self, tensors: Sequence[Any]) -> None:
-        if len(tensors) != len(self._inputs):
-            raise ArgumentError(
-                f"{self.name}: this trace takes {len(self._inputs)} tensors "
-                f"({', '.join(map(self._called, range(len(self._inputs))))}), got {len(tensors)}; "
-                "pass the tensors in the arguments one by one, without containers"
-            )
-
-    def _called(self, position: int) -> str:
-        """What the function calls one of its tensors."""
-        (name,) = self.graph.attrs[self.graph.placeholders[position]]
-        return str(name)
 
     def call(self, tensors: Sequence[Any]) -> Any:
         """The results for tensors or arrays that fit the trace; nothing is checked."""
@@ -504,7 +479,7 @@ def trace(
         given = numbers.replace(call.args, call.kwargs)
     args = tuple(nest.map_structure(stand_ins, value) for value in given[0])
     kwargs = {key: nest.map_structure(stand_ins, value) for key, value in given[1].items()}
-    containers = [nest.flatten(value) for value in (*args, *kwargs.values())]
+    containers = [(_outline(value), nest.flatten(value)) for value in (*args, *kwargs.values())]
     try:
         with graph.tracing():
             if autograph:
@@ -542,6 +517,7 @@ def trace(
     held = [nest.map_structure(hold_weakly, value) for value in (*args, *kwargs.values())]
     by_name = dict(zip(kwargs, held[len(args) :], strict=True))
     made.given = tuple(held[: len(args)]), by_name, tuple(placeholders)
+    made.signature = signature.signature
     return made.open(sizes, plan, call.numbers) if plan else made  # type: ignore[attr-defined]  # see above
 
 
@@ -562,12 +538,18 @@ def _by_identity(
     return stand_in
 
 
+def _outline(value: Any) -> Any:
+    """The form of a structure, with the ids of its leaves; equal while nobody changes it."""
+    if value is None or nest.is_leaf(value):
+        return id(value)
+    return type(value), [(part, _outline(child)) for part, child in nest.named_children(value)]
+
+
 def _check_containers(
-    name: str, signature: Signature, values: Sequence[Any], before: Sequence[list[Any]]
+    name: str, signature: Signature, values: Sequence[Any], before: Sequence[tuple[Any, Any]]
 ) -> None:
-    for position, (value, leaves) in enumerate(zip(values, before, strict=True)):
-        now = nest.flatten(value)
-        if len(now) != len(leaves) or any(a is not b for a, b in zip(now, leaves, strict=True)):
+    for position, (value, (outline, _)) in enumerate(zip(values, before, strict=True)):
+        if _outline(value) != outline:
             names = signature.names
             argument = names[position] if position < len(names) else f"number {position}"
             raise MutatedArgumentError(

@@ -27,6 +27,7 @@ from tapeline.compiler.frontend.families import Family, Given, open_places
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.options import MAX_TRACES, Options
 from tapeline.compiler.frontend.retraces import (
+    LOGGER,
     MAX_WARNINGS,
     WARN_AFTER,
     Explanation,
@@ -39,12 +40,18 @@ from tapeline.runtime import nest
 from tapeline.runtime.backprop import WARM_UP
 from tapeline.runtime.dims import Dim, is_open_shape
 from tapeline.runtime.dispatch import BUSY, STATE, change_busy
-from tapeline.runtime.errors import ArgumentTypeError, DynamicShapeError, SuspendingFunctionError
+from tapeline.runtime.errors import (
+    ArgumentTypeError,
+    DynamicShapeError,
+    ShapeError,
+    SuspendingFunctionError,
+)
 from tapeline.runtime.open_numbers import NumberAskedError, OpenNumber
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
+    from tapeline.compiler.any_rank import AnyRankFunction
     from tapeline.compiler.concrete import ConcreteFunction
     from tapeline.compiler.frontend.guards import Guards
     from tapeline.compiler.open_function import OpenFunction
@@ -115,6 +122,9 @@ class Function(NativeCallable, Generic[P, R]):
         self._cache: dict[Hashable, ConcreteFunction] = {}
         self._variants: dict[Hashable, list[ConcreteFunction]] = {}
         """Further traces of a key, with other guards; the last used first."""
+        self._any_rank: weakref.WeakValueDictionary[Hashable, AnyRankFunction] = (
+            weakref.WeakValueDictionary()
+        )
         self._families: dict[Hashable, Family] = {}
         self._trace_count = 0
         self._records: list[TraceRecord] = []
@@ -348,19 +358,23 @@ class Function(NativeCallable, Generic[P, R]):
         return found
 
     def _warn_of_storm(self) -> None:
-        """Says once or twice that every call is traced."""
+        """Says once or twice that every call is traced. Calls in a trace of another function are
+        that one's matter."""
+        if STATE.handler is not None:
+            return
         self._new_in_a_row += 1
         if self._new_in_a_row < WARN_AFTER or self._warnings >= MAX_WARNINGS:
             return
         self._warnings += 1
         self._new_in_a_row = 0
         record = self._records[-1]
-        warnings.warn(
-            f"{self._name} was traced in {WARN_AFTER} calls in a row, and a call that is traced is "
-            f"slow. In the last one {record.reason}. To avoid it, {record.repair}; "
-            f"{self._name}.explain() lists all traces",
-            stacklevel=_frames_of_ours(),
+        message = (
+            f"{self._name} was traced in {WARN_AFTER} calls in a row. Tracing is expensive. In the "
+            f"last call {record.reason}. To avoid it, {record.repair}; {self._name}.explain() "
+            "lists all traces"
         )
+        LOGGER.warning(message)
+        warnings.warn(message, stacklevel=_frames_of_ours())
 
     def _drop_oldest(self) -> None:
         """Keeps at most `max_traces` traces: those used last."""
@@ -396,6 +410,10 @@ class Function(NativeCallable, Generic[P, R]):
             found += function.concrete_functions
         return found
 
+    def _list_all_concrete_functions(self) -> list[ConcreteFunction]:
+        """TensorFlow's name for `concrete_functions`, which programs moved from there may use."""
+        return list(self.concrete_functions)
+
     @property
     def input_signature(self) -> tuple[Any, ...] | None:
         """The specs that `input_signature` fixed; None where there are none."""
@@ -420,18 +438,58 @@ class Function(NativeCallable, Generic[P, R]):
             args = self.input_signature or ()
         if self._instance is not None:
             args = self._instance(), *args
+        try:
+            return self._get_concrete(args, kwargs, _EXAMPLES)
+        except ShapeError:
+            return self._get_concrete(args, kwargs, _EXAMPLES[:1])  # sizes may have to be equal
+
+    def _get_concrete(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], examples: Sequence[int]
+    ) -> ConcreteFunction:
+        """The trace for arguments with specs, for whose open sizes the examples stand."""
         specs: dict[int, TensorSpec] = {}
-        stand_in = functools.partial(_stand_in, specs)
+        stand_in = functools.partial(_stand_in, specs, examples)
         args = tuple(nest.map_structure(stand_in, value) for value in args)
         kwargs = {name: nest.map_structure(stand_in, value) for name, value in kwargs.items()}
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
         call.abstract = frozenset(specs)
         call.open = call.open or open_places([specs.get(id(t)) for t in call.tensors])
+        given = [specs.get(id(tensor)) for tensor in call.tensors]
+        names = [None if spec is None else spec.name for spec in given]
+        if any(spec is not None and spec.shape is None for spec in given):
+            return self._of_any_rank(call, given)  # type: ignore[return-value]  # it acts as one
         if call.open:
             general = self._concrete(call).general
             assert general is not None
-            return general
-        return self._valid(call.key) or self._concrete(call)
+            return general.named(names)
+        found = self._valid(call.key) or self._concrete(call)
+        named = found.named(names)
+        if named is not found and not found.depends_on_trace:
+            self._rename(call.key, found, named)
+        return named
+
+    def _of_any_rank(self, call: Call, given: Sequence[TensorSpec | None]) -> AnyRankFunction:
+        """What stands for all traces of specs without a rank."""
+        from tapeline.compiler.any_rank import AnyRankFunction  # loads the compiler
+
+        found = [
+            TensorSpec(tensor.shape, tensor.dtype) if spec is None else spec
+            for tensor, spec in zip(call.tensors, given, strict=True)
+        ]
+        key = call.key, tuple(found)
+        known = self._any_rank.get(key)
+        if known is not None and not any(spec.name for spec in found):
+            return known
+        paths = self._signature.describe_leaves(call)
+        names = [spec.name or path for spec, path in zip(found, paths, strict=True)]
+        made = self._any_rank[key] = AnyRankFunction(self, call, found, names)
+        return made
+
+    def _rename(self, key: Hashable, found: ConcreteFunction, named: ConcreteFunction) -> None:
+        """Keeps the names that the inputs of a trace were given last."""
+        with self._lock:
+            if self._cache.get(key) is found:
+                self._cache[key] = named
 
     def explain(self) -> Explanation:
         """Every trace that was made, with its reason and how to avoid it.
@@ -541,12 +599,12 @@ _EXAMPLES = (13, 17, 19, 23)
 """Sizes that stand for open ones, by dimension, where no call says more."""
 
 
-def _stand_in(specs: dict[int, TensorSpec], leaf: Any) -> Any:
+def _stand_in(specs: dict[int, TensorSpec], examples: Sequence[int], leaf: Any) -> Any:
     """A tensor of the spec, which joins `specs` by its id; anything else is itself."""
     if not isinstance(leaf, TensorSpec):
         return leaf
     shape = [
-        _EXAMPLES[axis % len(_EXAMPLES)] if size is None else size
+        examples[axis % len(examples)] if size is None else size
         for axis, size in enumerate(leaf.shape or ())
     ]
     made = wrap(np.broadcast_to(np.zeros((), leaf.dtype), shape))

@@ -15,7 +15,6 @@ from tapeline.runtime.dims import Sizes, is_open_shape
 from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.op import Op
 from tapeline.runtime.spec import Shape, TensorSpec
-from tapeline.runtime.tensor import as_tensor
 
 MAX_SIZES = 64
 """For how many sizes a trace keeps native code of its own accord."""
@@ -131,20 +130,6 @@ class OpenFunction(ConcreteFunction):
                 f"{', '.join(map(str, shapes))}. Call the function itself to trace for those"
             )
         return self.at(values).call(tensors)
-
-    def __call__(self, *tensors: Any) -> Any:
-        """The results for these tensors, one per input; errors as for `ConcreteFunction`."""
-        self._check_count(tensors)
-        given = []
-        for position, (value, spec) in enumerate(zip(tensors, self._inputs, strict=True)):
-            tensor = as_tensor(value, None, f"{self.name}: argument {self._called(position)}")
-            if tensor.dtype != spec.dtype:
-                raise ShapeError(
-                    f"{self.name}: argument {self._called(position)} must be {spec.dtype.name}, "
-                    f"got {tensor.dtype.name}"
-                )
-            given.append(tensor)
-        return self.call(given)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OpenFunction:
         return copy.copy(self)

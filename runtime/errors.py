@@ -33,6 +33,13 @@ class SuspendingFunctionError(ArgumentTypeError, NotImplementedError):
     end. Return a list or a tensor instead of yielding."""
 
 
+class SignatureMismatchError(ShapeError, ArgumentError, ArgumentTypeError):
+    """A trace of a function was called with arguments that it was not made for.
+
+    Repair: call the function itself, which finds or makes the trace.
+    """
+
+
 class IndexOutOfRangeError(TapelineError, IndexError):
     """An index that lies outside its dimension."""
 

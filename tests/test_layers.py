@@ -44,7 +44,8 @@ COMPILER_LAYERS = (
     ("executable",),
     ("native",),
     ("compiled",),
-    ("concrete", "inspect", "open_function"),
+    ("calling",),
+    ("concrete", "inspect", "open_function", "any_rank"),
     ("function",),
     ("saved", "export"),
 )

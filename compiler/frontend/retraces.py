@@ -6,11 +6,16 @@ Everything here runs while a function is traced, never on a call that finds its 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tapeline.runtime.errors import RetraceError
+
+LOGGER = logging.getLogger("tapeline")
+"""Shows the warnings of this module to programs that look at logs, and says nothing otherwise."""
+LOGGER.addHandler(logging.NullHandler())
 
 WARN_AFTER = 5
 """A function that is traced in each of this many calls in a row gets a warning."""
