@@ -21,7 +21,7 @@ RUNTIME_LAYERS = (
     ("record",),
     ("tensor", "nest", "ranges", "loop_options"),
     ("dispatch",),
-    ("operators", "scopes"),
+    ("operators", "scopes", "open_numbers"),
     ("cells", "limits", "exchange", "indexed_slices", "callbacks"),
     ("inspection",),
     ("ops",),

@@ -234,3 +234,14 @@ def test_retracing_is_told_to_logs_and_not_from_inside_of_other_traces(
             outer(1.0, "c")
     assert len(caplog.messages) == 1
     assert "Tracing is expensive" in caplog.messages[0]
+
+
+def test_numbers_that_a_trace_left_open_are_passed_as_numbers() -> None:
+    f = tl.function(lambda x, k: x * k)
+    for k in (1.5, 2.5, 3.5, 4.5):
+        f(A, k)
+    cf = f.concrete_functions[-1]
+    assert cf(B, 0.5).item() == 100.0
+    assert cf(x=B, k=2).item() == 400.0
+    with pytest.raises(SignatureMismatchError, match="missing a required argument: 'k'"):
+        cf(B)
