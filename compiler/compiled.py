@@ -28,6 +28,7 @@ from tapeline.compiler.codegen.native_call import (
     enable_native_calls,
     set_entry,
 )
+from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.codegen.views import layout_of
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.replay import replay, trace_into
@@ -89,18 +90,26 @@ class Compiled(NativeCallable):
     ----------
     graph : Graph
         A traced graph; it is optimized and compiled at the first run.
-    fastmath : bool
-        Whether products and sums of floats may be fused and regrouped.
+    manner : Manner
+        How its code is made.
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "_calls", "_entry", "_executables", "_lock", "_optimized",
-        "_slow", "fastmath", "graph",
+        "__dict__",
+        "__weakref__",
+        "_calls",
+        "_entry",
+        "_executables",
+        "_lock",
+        "_optimized",
+        "_slow",
+        "graph",
+        "manner",
     )  # fmt: skip
 
-    def __init__(self, graph: Graph, fastmath: bool = False) -> None:
+    def __init__(self, graph: Graph, manner: Manner = PLAIN) -> None:
         self.graph = graph
-        self.fastmath = fastmath
+        self.manner = manner
         self._entry: NativeEntry | None = None
         self._calls = 0
         self._lock = threading.RLock()
@@ -128,7 +137,7 @@ class Compiled(NativeCallable):
                     from tapeline.compiler.executable.executable import Executable  # loads LLVM
 
                     found = self._executables[key] = Executable(
-                        self.optimized, key, fastmath=self.fastmath
+                        self.optimized, key, manner=self.manner
                     )
         return found
 
@@ -164,9 +173,9 @@ class _Rules:
     recorded.
     """
 
-    def __init__(self, graph: Graph, fastmath: bool) -> None:
+    def __init__(self, graph: Graph, manner: Manner) -> None:
         self.graph = graph
-        self.fastmath = fastmath
+        self.manner = manner
         self._lock = threading.RLock()
         self._vjps: dict[tuple[Mask, bool, bool], tuple[Joint, DifferentiableGraph]] = {}
         self._batched: dict[tuple[int, tuple[bool, ...]], DifferentiableGraph] = {}
@@ -190,7 +199,7 @@ class _Rules:
                 graph = joint.graph
                 graph.outputs = graph.outputs[joint.n_outputs :]
                 graph.name = f"{self.graph.name}_vjp"
-                found = joint, DifferentiableGraph(optimize(graph), self.fastmath)
+                found = joint, DifferentiableGraph(optimize(graph), self.manner)
                 self._vjps[wrt, guarded, sparse] = found
             return found
 
@@ -223,7 +232,7 @@ class _Rules:
             found = self._batched.get(key)
             if found is None:
                 graph = self._batched_graph(*key)
-                found = self._batched[key] = DifferentiableGraph(graph, self.fastmath)
+                found = self._batched[key] = DifferentiableGraph(graph, self.manner)
         outputs = found(inputs)
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -263,17 +272,17 @@ class DifferentiableGraph:
     ----------
     graph : Graph
         A traced graph.
-    fastmath : bool
+    manner : bool
         Whether products and sums of floats may be fused and regrouped, in all code made of it.
     """
 
-    def __init__(self, graph: Graph, fastmath: bool = False) -> None:
+    def __init__(self, graph: Graph, manner: Manner = PLAIN) -> None:
         self.graph = graph
-        self.fastmath = fastmath
-        self.compiled = Compiled(graph, fastmath)
+        self.manner = manner
+        self.compiled = Compiled(graph, manner)
         self.n_inputs = len(graph.placeholders)
         self.n_outputs = len(graph.outputs)
-        self._rules = _Rules(graph, fastmath)
+        self._rules = _Rules(graph, manner)
         self.op = self._call_op()
         self._lock = threading.RLock()
         self._pairs: dict[Mask, Recorded] = {}
@@ -397,7 +406,7 @@ class DifferentiableGraph:
         rules = self._rules
         joint = build_joint(rules.simplified, wrt)
         pair = build_pair(joint, optimize)
-        forward, backward = (Compiled(g, self.fastmath) for g in (pair.forward, pair.backward))
+        forward, backward = (Compiled(g, self.manner) for g in (pair.forward, pair.backward))
         specs = [self.graph.spec(node) for node in self.graph.outputs]
         n_inputs = self.n_inputs
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tapeline.compiler.autodiff.joint import is_differentiable_kind
 from tapeline.compiler.calling import ShownText, TraceCalls, show_spec
+from tapeline.compiler.codegen.target import Manner
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
@@ -87,7 +88,7 @@ class ConcreteFunction(TraceCalls):
         graph.outputs += [r.current for r in resources if r.is_assigned]
         graph.outputs += [node for _, node in cells]
         self._variables = tuple(r.variable for r in resources)
-        self.differentiable = DifferentiableGraph(graph, fastmath)
+        self.differentiable = DifferentiableGraph(graph, Manner(fastmath))
         self.is_plain = (
             not (self._hidden or self._assigned or self._cells) and self.result_shape == "single"
         )

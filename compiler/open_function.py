@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tapeline.compiler.compiled import DifferentiableGraph
@@ -106,7 +107,9 @@ class OpenFunction(ConcreteFunction):
         made._inputs = tuple(map(specializer.spec, self._inputs))
         made._leaves = list(map(specializer.fill, self._leaves))
         made._hidden = [(ids[node], source, kind) for node, source, kind in self._hidden]
-        made.differentiable = DifferentiableGraph(graph, self.differentiable.fastmath)
+        made.differentiable = DifferentiableGraph(
+            graph, replace(self.differentiable.manner, open_sizes=True)
+        )
         made.general = self
         for name in OpenFunction.__annotations__:
             made.__dict__.pop(name, None)

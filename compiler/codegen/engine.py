@@ -13,12 +13,13 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import llvmlite.binding as llvm
 from llvmlite.binding import orcjit
 
 from tapeline.compiler.codegen.object_cache import ObjectCache
+from tapeline.compiler.codegen.recent_objects import RecentObjects
 from tapeline.compiler.codegen.target import Target, host_target
 from tapeline.runtime.errors import TapelineError
 
@@ -95,6 +96,7 @@ class Engine:
         """Each library that lives, and the JIT that it is in. Nobody else refers to these, so that
         a garbage collection in one thread never frees what another thread is freeing."""
         self._dead: list[int] = []
+        self._recent = RecentObjects()
 
     def _new_jit(self) -> Any:
         return llvm.create_lljit_compiler(
@@ -128,15 +130,18 @@ class Engine:
     def emit_object(self, text: str, quick: bool = False) -> bytes:
         """The object file for `text`, which `link_object` takes in this or in a later process; from
         the cache on disk where it is there."""
-        key = self._cache.key(text, quick)
-        found = self._cache.find(key)
-        if found is not None:
-            return found
+        recent = self._recent.key(text, quick)
         with self.lock:
-            machine = self._quick_machine if quick else self._machine
-            image: bytes = machine.emit_object(parse_module(text))
-        self._cache.store(key, text, image)
-        return image
+            image = self._recent.get(recent)
+            if image is None:
+                key = self._cache.key(text, quick)
+                image = self._cache.find(key)
+                if image is None:
+                    machine = self._quick_machine if quick else self._machine
+                    image = cast(bytes, machine.emit_object(parse_module(text)))
+                    self._cache.store(key, text, image)
+                self._recent.put(recent, image)
+            return image
 
     def emit_asm(self, text: str) -> str:
         """The assembly for `text`."""

@@ -46,6 +46,8 @@ from tapeline.runtime.op import (
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
 _BOOL = np.dtype(bool)
+_COMMON_NUMBERS = frozenset({0, 1, -1, 2, -2, 0.5, -0.5})
+"""Numbers that are more often part of a formula than made from sizes."""
 
 
 def _copy(_: ScalarEmitter[Any], value: Any) -> Any:
@@ -340,6 +342,10 @@ class Lowering:
             emit = lambda b, *values: body(b, *values, *attrs)  # noqa: E731 - one expression
         return nest.step(Step("map", spec.dtype, args, emit, (graph.ops[node], attrs)))
 
+    def _is_from_sizes(self, constant: Any) -> bool:
+        """Whether a number may follow from open sizes, so that it is not to be part of the text."""
+        return self.target.open_sizes and constant.item() not in _COMMON_NUMBERS
+
     def _argument(
         self, value: int, dimensions: Sequence[int], nest: NestBuilder, inside: dict[int, int]
     ) -> int:
@@ -348,7 +354,7 @@ class Lowering:
             return inside[base]
         spec = self.graph.spec(value)
         constant = self.graph.constant_value(base)
-        if constant is not None and constant.size == 1:
+        if constant is not None and constant.size == 1 and not self._is_from_sizes(constant):
             return nest.step(constant_step(constant.item(), spec.dtype))
         placed = self.place(value)
         ndim = len(spec.static_shape)

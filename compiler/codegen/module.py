@@ -65,12 +65,16 @@ class Module:
     """Constants of bodies, by the symbols `inner<k>`."""
     sites: tuple[Site, ...] = ()
     """Where in bodies an index may be out of range, by the number in the status."""
+    sizes: tuple[int, ...] = ()
+    """Extents, strides and offsets that it reads from the symbol `sizes`, in order: programs that
+    differ in nothing else have the same text."""
     has_control: bool = False
     """Whether there are choices or loops, so that nobody knows how long it runs."""
 
 
 class _Assembler:
     def __init__(self, program: Program, target: Target, timed: bool) -> None:
+        self.sizes: list[int] = []
         self.program = program
         self.target = target
         self.timed = timed
@@ -113,7 +117,7 @@ class _Assembler:
         text = self._text(arena, kernels)
         return Module(
             text, self.program, tuple(kernels), arena, tuple(self.constants), tuple(self.hosts),
-            self.symbols, tuple(self.arrays), tuple(self.sites), bool(controls),
+            self.symbols, tuple(self.arrays), tuple(self.sites), tuple(self.sizes), bool(controls),
         )  # fmt: skip
 
     def carry_out(
@@ -161,10 +165,25 @@ class _Assembler:
         self.lines.append(f"  %r{self.count} = {text}")
         return f"%r{self.count}"
 
+    def size(self, number: int) -> str:
+        """A number that follows from sizes: from outside, if these are open."""
+        if not self.target.open_sizes:
+            return str(number)
+        place = f"getelementptr (i64, ptr @sizes, i64 {len(self.sizes)})"
+        self.sizes.append(number)
+        return self.value(f"load i64, ptr {place}, align 8")
+
     def offset(self, pointer: str, nbytes: int) -> str:
+        """The pointer so many bytes further on, whatever the sizes."""
         return (
             pointer if not nbytes else self.value(f"getelementptr i8, ptr {pointer}, i64 {nbytes}")
         )
+
+    def place(self, pointer: str, nbytes: int) -> str:
+        """The pointer so many bytes further on, which follows from sizes."""
+        if not nbytes:
+            return pointer
+        return self.value(f"getelementptr i8, ptr {pointer}, i64 {self.size(nbytes)}")
 
     def _pointers(self, arena: ArenaPlan) -> dict[int, str]:
         """The pointer to each buffer that some step touches."""
@@ -173,7 +192,7 @@ class _Assembler:
         for number in sorted(used):
             buffer = self.program.buffers[number]
             if buffer.kind == "arena":
-                result[number] = self.offset("%arena", arena.offsets[number])
+                result[number] = self.place("%arena", arena.offsets[number])
             elif buffer.kind == "constant":
                 self.constants[buffer.index] = None
                 result[number] = f"@constant{buffer.index}"
@@ -217,10 +236,10 @@ class _Assembler:
         if symbols:
             self.symbols |= symbols
             self.parts.declare(PARALLEL_DECLARATION)
-            numbers = f"i64 {extent}, i64 {grain}, i64 {limit}"
+            numbers = ", ".join(f"i64 {self.size(one)}" for one in (extent, grain, limit))
             self.lines.append(f"  call void @{PARALLEL}(ptr @{name}, ptr %A, {numbers})")
         else:
-            self.lines.append(f"  call void @{name}(ptr %A, i64 0, i64 {extent})")
+            self.lines.append(f"  call void @{name}(ptr %A, i64 0, i64 {self.size(extent)})")
 
     def _call_routine(self, kernel: Kernel, step: HostStep, pointers: dict[int, str]) -> None:
         """The kernel of a routine; then the host call, if a value turned out to be bad."""
@@ -232,7 +251,7 @@ class _Assembler:
             for slot, value in enumerate(launch.values):
                 place = self.offset("%A", 8 * slot)
                 if isinstance(value, int):
-                    self.lines.append(f"  store i64 {value}, ptr {place}")
+                    self.lines.append(f"  store i64 {self.size(value)}, ptr {place}")
                 else:
                     pointer = [*where, "%E"][value[1]]
                     self.lines.append(f"  store ptr {pointer}, ptr {place}")
@@ -251,13 +270,13 @@ class _Assembler:
     ) -> None:  # fmt: skip
         place = self.offset("%A", 8 * slot)
         if isinstance(value, int):
-            self.lines.append(f"  store i64 {value}, ptr {place}")
+            self.lines.append(f"  store i64 {self.size(value)}, ptr {place}")
             return
         kind, number, nbytes = value
         if kind == "operand":
-            pointer = self.offset(pointers[buffers[number]], nbytes)
+            pointer = self.place(pointers[buffers[number]], nbytes)
         else:
-            pointer = self.offset("%arena", scratch + nbytes)
+            pointer = self.place("%arena", scratch + nbytes)
         self.lines.append(f"  store ptr {pointer}, ptr {place}")
 
     def _function(self, function: KernelFunction) -> str:
@@ -296,12 +315,18 @@ class _Assembler:
             if placed is not None:
                 place = self.offset("%A", 8 * slot)
                 self.lines.append(f"  store ptr {pointers[placed.buffer]}, ptr {place}")
-        memory = self.offset("%arena", scratch) if made.nbytes else "null"
+        memory = self.place("%arena", scratch) if made.nbytes else "null"
         status = self.value(f"call i64 @{name}(ptr %A, ptr {memory})")
         self.statuses.append((status, f"stop{number}"))
         stopped = self.value(f"icmp ne i64 {status}, 0")
         self.lines.append(f"  br i1 {stopped}, label %stop{number}, label %went{number}")
         self.lines.append(f"went{number}:")
+
+    def _stack_room(self, arena: ArenaPlan) -> int:
+        """Bytes on the stack: with open sizes a power of two, so that few texts differ in it."""
+        if not self.target.open_sizes:
+            return arena.nbytes
+        return 1 << max(6, (arena.nbytes - 1).bit_length())
 
     def _text(self, arena: ArenaPlan, kernels: Sequence[Kernel | None]) -> str:
         slots = [len(launch.values) for kernel in kernels if kernel for launch in kernel.launches]
@@ -318,15 +343,20 @@ class _Assembler:
         if heap:
             self.parts.declare("declare ptr @aligned_alloc(i64, i64)")
             self.parts.declare("declare void @free(ptr)")
+            room = str(arena.nbytes)
+            if self.target.open_sizes:
+                room, place = "%room", f"getelementptr (i64, ptr @sizes, i64 {len(self.sizes)})"
+                self.sizes.append(arena.nbytes)
+                opening.append(f"  %room = load i64, ptr {place}, align 8")
             opening += [
-                f"  %arena = call ptr @aligned_alloc(i64 64, i64 {arena.nbytes})",
+                f"  %arena = call ptr @aligned_alloc(i64 64, i64 {room})",
                 "  %missing = icmp eq ptr %arena, null",
                 "  br i1 %missing, label %nomemory, label %start",
                 "start:",
             ]
             closing += ["nomemory:", f"  ret i64 {NO_MEMORY}"]
         elif arena.nbytes and not own:
-            opening.append(f"  %arena = alloca [{arena.nbytes} x i8], align 64")
+            opening.append(f"  %arena = alloca [{self._stack_room(arena)} x i8], align 64")
         release = ["  call void @free(ptr %arena)"] if heap else []
         if self.hosts:
             closing += ["failed:", *release, f"  ret i64 {HOST_ERROR}"]
@@ -335,6 +365,8 @@ class _Assembler:
         body = [*self.lines, *release, f"  ret i64 {SUCCESS}", *closing, "}"]
         for number in range(len(self.hosts)):
             self.parts.declare(f"declare i64 @host{number}(ptr)")
+        if self.sizes:
+            self.parts.define("sizes", "@sizes = external global i64")
         for index in self.constants:
             self.parts.define(f"constant{index}", f"@constant{index} = external global i8")
         functions = [function.text for function in self.functions.values()]
@@ -345,6 +377,7 @@ class _Assembler:
 def assemble(program: Program, target: Target, timed: bool = False) -> Module:
     """The module of a program.
 
+    For a target with open sizes, what follows from them is read from the symbol `sizes`.
     If `timed`, one more pointer follows those to the outputs: to a pair of int64, seconds and
     nanoseconds, per step and one more, where `run` notes the time before each step and at the end.
     """

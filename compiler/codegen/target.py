@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 CPU_VARIABLE = "TAPELINE_CPU"
@@ -29,9 +29,28 @@ class Target:
     """Whether the code is to run outside of this process: it uses no BLAS, no threads, no memory of
     its own, and no NumPy."""
 
+    open_sizes: bool = False
+    """Whether the sizes may be others in the next program of its kind: numbers that may follow from
+    them are read from memory, so that one text serves many sizes."""
+
     def lanes(self, size: int) -> int:
         """Elements of `size` bytes in one vector register."""
         return self.vector_bytes // size
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How code is to be made, besides what for and on which machine; see `Target`."""
+
+    fastmath: bool = False
+    open_sizes: bool = False
+
+    def target(self) -> Target:
+        """The machine to compile for, in this manner."""
+        return replace(host_target(), fastmath=self.fastmath, open_sizes=self.open_sizes)
+
+
+PLAIN = Manner()
 
 
 def named_target(cpu: str) -> Target:

@@ -11,7 +11,6 @@ import ctypes
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from tapeline.compiler.codegen.engine import CompiledModule, get_engine
 from tapeline.compiler.codegen.lower import lower_graph
 from tapeline.compiler.codegen.module import HOST_ERROR, Module, assemble
 from tapeline.compiler.codegen.program import HostStep, Placed
-from tapeline.compiler.codegen.target import host_target
+from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.codegen.views import Layout
 from tapeline.compiler.ir.control_ops import loop_limit_message
 from tapeline.compiler.ir.graph import Graph
@@ -58,8 +57,8 @@ class Executable:
         Layout of each input; None is C-contiguous.
     timed : bool
         Whether the code notes the times of its steps, for `run_timed`.
-    fastmath : bool
-        Whether products and sums of floats may be fused and regrouped.
+    manner : Manner
+        How the code is made.
     """
 
     def __init__(
@@ -67,10 +66,10 @@ class Executable:
         graph: Graph,
         layouts: Sequence[Layout | None] | None = None,
         timed: bool = False,
-        fastmath: bool = False,
+        manner: Manner = PLAIN,
     ) -> None:
         self.graph = graph
-        target = replace(host_target(), fastmath=fastmath)
+        target = manner.target()
         self.module: Module = assemble(lower_graph(graph, target, layouts), target, timed)
         self._failures = threading.local()
         self._hosts = [_HOST(self._host_call(step)) for step in self.module.hosts]
@@ -84,6 +83,9 @@ class Executable:
             symbols[f"constant{index}"] = array.__array_interface__["data"][0]
         for number, array in enumerate(self.module.arrays):
             symbols[f"inner{number}"] = array.__array_interface__["data"][0]
+        self._sizes = np.array(self.module.sizes, np.int64)
+        if len(self._sizes):
+            symbols["sizes"] = self._sizes.__array_interface__["data"][0]
         self.symbols = symbols
         self.code: CompiledModule = get_engine().compile_module(self.module.text, symbols, ["run"])
         self._run: Callable[..., int] = _RUN(self.code.address("run"))

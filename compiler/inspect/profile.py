@@ -92,7 +92,7 @@ class _Timed:
             layouts = tuple(layout_of(array) for array in arrays)
         graph = compiled.optimized
         self.compiled = compiled
-        self.executable = Executable(graph, layouts, timed=True, fastmath=compiled.fastmath)
+        self.executable = Executable(graph, layouts, timed=True, manner=compiled.manner)
         module = self.executable.module
         self.times = []
         infos = describe_kernels(graph, module)
