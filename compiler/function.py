@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tapeline.compiler.any_rank import AnyRankFunction
     from tapeline.compiler.concrete import ConcreteFunction
     from tapeline.compiler.frontend.guards import Guards
+    from tapeline.compiler.inspect.breakeven import Breakeven
     from tapeline.compiler.open_function import OpenFunction
 
 P = ParamSpec("P")
@@ -503,6 +504,38 @@ class Function(NativeCallable, Generic[P, R]):
         'x was float64[2], is float64[3]'
         """
         return Explanation(self._name, self._records)
+
+    def breakeven(self) -> Breakeven:
+        """After how many calls each trace has paid for tracing and compiling it, measured now.
+
+        Each is compiled once more, without the cache on disk, and run for a tenth of a second,
+        compiled and op by op in NumPy, on made-up numbers. Variables keep their values.
+
+        Returns
+        -------
+        Breakeven
+            A sequence with one entry per trace; prints as a table.
+
+        Raises
+        ------
+        ValueError
+            If it prints or checks something, for that would be noticed.
+
+        Examples
+        --------
+        >>> import tapeline as tl
+        >>> f = tl.function(lambda x: tl.sum(tl.exp(x) * tl.sin(x)))
+        >>> y = f(tl.zeros(10_000))
+        >>> len(f.breakeven())
+        1
+        """
+        from tapeline.compiler.inspect.breakeven import Breakeven, measure_breakeven
+
+        seconds = {record.number: record.seconds for record in self._records}
+        average = sum(seconds.values()) / max(len(seconds), 1)
+        return Breakeven(
+            self._name, [measure_breakeven(one, average) for one in self.concrete_functions]
+        )
 
     def cache_clear(self) -> None:
         """Forgets all traces."""

@@ -69,6 +69,48 @@ def test_doctor_finds_that_it_works(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["compiled function works"] == "yes"
 
 
+def test_export_writes_models_and_objects(file: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed; it is in the extra 'test'")
+    model = tmp_path / "m.onnx"
+    arguments = ["--onnx", str(model), "--gradient", "--aot", str(tmp_path / "c")]
+    assert main(["export", file, *arguments, "--target", "x86-64", "--target", "host"]) == OK
+    assert model.stat().st_size > 100
+    names = {path.name for path in (tmp_path / "c").iterdir()}
+    assert {"scaled.h", "scaled.o", "scaled-x86-64.o", "example.c", "scaled.cmake"} <= names
+
+
+def test_bench_measures_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", file, "--seconds", "0.01", "--json"]) == OK
+    (trace,) = json.loads(capsys.readouterr().out)["traces"]
+    assert float(trace["times as fast"]) > 0
+    assert "profile:" in trace["kernels"]
+
+
+def test_cache_is_shown_explained_and_cleared(
+    file: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TAPELINE_CACHE", "1")
+    monkeypatch.setenv("TAPELINE_CACHE_DIR", str(tmp_path / "cache"))
+    assert main(["cache", "why", file, "--json"]) == OK
+    report = json.loads(capsys.readouterr().out)
+    assert report["kept"] == 0
+    assert report["because"].startswith("new: nothing was compiled from this code before")
+    assert main(["cache", "why", file, "--json"]) == OK
+    report = json.loads(capsys.readouterr().out)
+    assert (report["compiled"], report["because"]) == (0, "all of it was kept")
+    assert main(["cache", "info", "--json"]) == OK
+    objects = json.loads(capsys.readouterr().out)["objects"]
+    assert objects > 0
+    assert main(["cache", "clear", "--json"]) == OK
+    assert json.loads(capsys.readouterr().out)["deleted"] == objects
+    monkeypatch.setenv("TAPELINE_CACHE", "0")
+    assert main(["cache", "info"]) == OK
+    assert "not used: the environment variable TAPELINE_CACHE is 0" in capsys.readouterr().out
+
+
 def test_failures_and_misuse_have_their_own_codes(
     file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,6 +120,8 @@ def test_failures_and_misuse_have_their_own_codes(
     assert main(["inspect", str(tmp_path / "missing")]) == FAILED
     assert main(["run", file]) == FAILED
     assert main(["run", file, "-i", "x"]) == MISUSED
+    assert main(["export", file, "--aot", str(tmp_path), "--target", "pdp11"]) == FAILED
+    assert "there is no target 'pdp11'" in capsys.readouterr().err
     assert main(["export", file]) == MISUSED
     assert main(["export", file, "--trace", "7", "--svg", "x"]) == MISUSED
     assert "there are 1 traces" in capsys.readouterr().err
@@ -87,5 +131,5 @@ def test_help_is_printed_by_the_module() -> None:
     command = [sys.executable, "-m", "tapeline", "--help"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0
-    for name in ("inspect", "run", "export", "doctor"):
+    for name in ("inspect", "run", "export", "bench", "doctor", "cache", "exit codes: 0"):
         assert name in done.stdout

@@ -59,6 +59,7 @@ THIRD_PARTY = {
     "llvmlite": "compiler.codegen",
     "networkx": "compiler.inspect",
     "onnx": "compiler.export.onnx",
+    "rich": "compiler.inspect.rich_tables",
     "ml_dtypes": "runtime.spec",
 }
 """The packages that the library may import, and the only place for it ("" is anywhere)."""
@@ -147,7 +148,7 @@ def test_library_imports_only_numpy_networkx_llvmlite_and_the_standard_library()
     assert not bad, report(bad)
 
 
-@pytest.mark.parametrize("package", ["llvmlite", "networkx", "onnx", "ml_dtypes"])
+@pytest.mark.parametrize("package", ["llvmlite", "networkx", "onnx", "ml_dtypes", "rich"])
 def test_heavy_package_is_imported_in_one_place_only(package: str) -> None:
     place = THIRD_PARTY[package]
     found = [one for one in all_imports() if one.target.split(".")[0] == package]

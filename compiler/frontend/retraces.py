@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tapeline.runtime.errors import RetraceError
 
@@ -135,9 +135,18 @@ class Explanation(Sequence[TraceRecord]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from tapeline.compiler.inspect.notebook import explanation_html  # loads codegen
+        from tapeline.compiler.inspect.notebook import (  # loads codegen
+            explanation_table,
+            table_html,
+        )
 
-        return explanation_html(self)
+        return table_html(*explanation_table(self))
+
+    def __rich__(self) -> Any:
+        from tapeline.compiler.inspect.notebook import explanation_table  # loads codegen
+        from tapeline.compiler.inspect.rich_tables import rich_table  # loads rich
+
+        return rich_table(*explanation_table(self))
 
 
 def _cut(line: str, limit: int = 80) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tapeline.compiler.inspect.kernels import KernelInfo, KernelList
 from tapeline.compiler.inspect.machine import Machine
@@ -72,9 +72,15 @@ class Cost(Sequence[KernelCost]):
         return f"<cost of {self.name}: {self.flops} flops, {self.nbytes} bytes>"
 
     def _repr_html_(self) -> str:
-        from tapeline.compiler.inspect.notebook import cost_html  # it imports this module
+        from tapeline.compiler.inspect.notebook import cost_table, table_html  # loads codegen
 
-        return cost_html(self)
+        return table_html(*cost_table(self))
+
+    def __rich__(self) -> Any:
+        from tapeline.compiler.inspect.notebook import cost_table  # loads codegen
+        from tapeline.compiler.inspect.rich_tables import rich_table  # loads rich
+
+        return rich_table(*cost_table(self))
 
     def __str__(self) -> str:
         lines = [

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tapeline.compiler.codegen.module import Module
 from tapeline.compiler.codegen.nest import Kernel, Nest, Operand
@@ -70,9 +71,15 @@ class KernelList(Sequence[KernelInfo]):
         return f"<kernels of {self.name}: {len(self)}>"
 
     def _repr_html_(self) -> str:
-        from tapeline.compiler.inspect.notebook import kernels_html  # it imports this module
+        from tapeline.compiler.inspect.notebook import kernels_table, table_html  # loads codegen
 
-        return kernels_html(self)
+        return table_html(*kernels_table(self))
+
+    def __rich__(self) -> Any:
+        from tapeline.compiler.inspect.notebook import kernels_table  # loads codegen
+        from tapeline.compiler.inspect.rich_tables import rich_table  # loads rich
+
+        return rich_table(*kernels_table(self))
 
     def __str__(self) -> str:
         counts = Counter(kernel.kind for kernel in self._kernels)

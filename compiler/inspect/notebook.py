@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tapeline.compiler.inspect.cost import Cost, count_text, time_text
 from tapeline.compiler.inspect.kernels import KernelList
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 FRAME_HEIGHT = 520
 _CELL = "text-align:left;padding:2px 12px 2px 0;vertical-align:top"
+
+
+Table: TypeAlias = tuple[str, Sequence[str], Sequence[Sequence[object]]]
+"""Title, head and rows."""
 
 
 def table_html(title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -53,7 +57,7 @@ def concrete_html(concrete: ConcreteFunction) -> str:
     return table_html(concrete.name, ("", "name", "type"), rows) + graph_frame(graph)
 
 
-def explanation_html(explanation: Explanation) -> str:
+def explanation_table(explanation: Explanation) -> Table:
     """The traces of a function with their reasons."""
     rows = []
     for record in explanation:
@@ -61,10 +65,10 @@ def explanation_html(explanation: Explanation) -> str:
         seconds = f"{1e3 * record.seconds:.1f} ms"
         rows.append((record.number, seconds, given, record.reason, record.repair))
     head = ("trace", "took", "for", "because", "to avoid it")
-    return table_html(f"{explanation.name}: {len(rows)} traces", head, rows)
+    return f"{explanation.name}: {len(rows)} traces", head, rows
 
 
-def kernels_html(kernels: KernelList) -> str:
+def kernels_table(kernels: KernelList) -> Table:
     """The kernels of a compiled graph."""
     rows = [
         (
@@ -74,10 +78,10 @@ def kernels_html(kernels: KernelList) -> str:
         for number, kernel in enumerate(kernels)
     ]  # fmt: skip
     head = ("", "kind", "strategy", "over", "moves", "computes", "line")
-    return table_html(f"kernels of {kernels.name}", head, rows)
+    return f"kernels of {kernels.name}", head, rows
 
 
-def cost_html(cost: Cost) -> str:
+def cost_table(cost: Cost) -> Table:
     """What the kernels of a compiled graph cost."""
     rows = [
         (
@@ -87,4 +91,4 @@ def cost_html(cost: Cost) -> str:
         for number, one in enumerate(cost)
     ]  # fmt: skip
     head = ("", "kind", "operations", "moves", "at least", "limited by", "line")
-    return table_html(str(cost).splitlines()[0], head, rows)
+    return str(cost).splitlines()[0], head, rows

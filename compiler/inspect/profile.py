@@ -197,6 +197,31 @@ class Profile:
     def __str__(self) -> str:
         return "\n".join(line[:WIDTH].rstrip() for line in self._table())
 
+    def table(self) -> tuple[str, Sequence[str], list[tuple[str, ...]]]:
+        """Title, head and rows by kernel, the slowest first."""
+        total = sum(one.nanoseconds for one in self.kernels) / 1e9 or 1.0
+        rows: list[tuple[str, ...]] = [
+            (
+                f"{one.graph}/{one.number}", f"{100 * one.seconds / total:.1f}%",
+                time_text(one.seconds), f"{one.calls}",
+                time_text(one.seconds / max(one.calls, 1)), f"{one.bandwidth / 1e9:.1f} GB/s",
+                one.verdict(self.machine), one.kernel.location, _ops(one),
+            )
+            for one in self.kernels
+        ]  # fmt: skip
+        head = ("kernel", "share", "time", "runs", "each", "moves", "verdict", "line", "computes")
+        return f"profile: {time_text(self.wall_seconds)}", head, rows
+
+    def _repr_html_(self) -> str:
+        from tapeline.compiler.inspect.notebook import table_html  # loads codegen
+
+        return table_html(*self.table())
+
+    def __rich__(self) -> Any:
+        from tapeline.compiler.inspect.rich_tables import rich_table  # loads rich
+
+        return rich_table(*self.table())
+
     def _table(self) -> Iterator[str]:
         kernels = self.kernels
         total = sum(one.nanoseconds for one in kernels) / 1e9

@@ -1,0 +1,160 @@
+"""After how many calls a compiled function has paid for its compilation, measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.compiled import Array, Compiled
+from tapeline.compiler.concrete import ConcreteFunction
+from tapeline.compiler.inspect.cost import time_text
+from tapeline.compiler.inspect.summary import WIDTH
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.interpret import run_graph
+
+_SECONDS = 0.05
+"""How long each way is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceBreakeven:
+    """What one trace costs and gains.
+
+    Attributes
+    ----------
+    signature : str
+        The arguments.
+    trace_seconds : float
+        How long the first call traced.
+    compile_seconds : float
+        How long its graph takes to optimize and compile, without the cache on disk.
+    numpy_seconds, compiled_seconds : float
+        What a call takes op by op in NumPy, and compiled; the shortest of several.
+    calls : int or None
+        From how many calls on compiling is the faster way; None where it never is.
+    """
+
+    signature: str
+    trace_seconds: float
+    compile_seconds: float
+    numpy_seconds: float
+    compiled_seconds: float
+
+    @property
+    def calls(self) -> int | None:
+        """From how many calls on compiling is the faster way."""
+        gain = self.numpy_seconds - self.compiled_seconds
+        if gain <= 0:
+            return None
+        return max(1, int(np.ceil((self.trace_seconds + self.compile_seconds) / gain)))
+
+
+class Breakeven(Sequence[TraceBreakeven]):
+    """The traces of a function with what they cost and gain; prints as a table."""
+
+    def __init__(self, name: str, traces: Sequence[TraceBreakeven]) -> None:
+        self.name = name
+        self._traces = tuple(traces)
+
+    def __len__(self) -> int:
+        return len(self._traces)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # as tuple's own
+        return self._traces[index]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of the table."""
+        return [
+            (
+                one.signature, time_text(one.trace_seconds), time_text(one.compile_seconds),
+                time_text(one.numpy_seconds), time_text(one.compiled_seconds),
+                "never" if one.calls is None else f"{one.calls:,}",
+            )
+            for one in self._traces
+        ]  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: compiling pays off"]
+        for signature, traced, compiled, numpy, native, calls in self.rows():
+            lines.append(f"  {signature}")
+            when = "never" if calls == "never" else f"after {calls} calls"
+            lines.append(
+                f"    {when}: {traced} to trace, {compiled} to compile; a call {numpy} in NumPy, "
+                f"{native} compiled"
+            )
+        return "\n".join(line[: WIDTH + 20].rstrip() for line in lines)
+
+    def __repr__(self) -> str:
+        return f"<breakeven of {self.name}: {[one.calls for one in self._traces]}>"
+
+    def __rich__(self) -> Any:
+        from tapeline.compiler.inspect.rich_tables import rich_table  # loads rich
+
+        return rich_table(f"{self.name}: compiling pays off", HEAD, self.rows())
+
+    def _repr_html_(self) -> str:
+        from tapeline.compiler.inspect.notebook import table_html  # loads codegen
+
+        return table_html(f"{self.name}: compiling pays off", HEAD, self.rows())
+
+
+HEAD = ("for", "to trace", "to compile", "call in NumPy", "call compiled", "after calls")
+
+
+def measure_breakeven(concrete: ConcreteFunction, trace_seconds: float) -> TraceBreakeven:
+    """The figures of a trace; its effects are not carried out for good: Variables keep their
+    values.
+
+    Raises
+    ------
+    ValueError
+        If it prints or checks, for then running it is noticed.
+    """
+    graph = concrete.optimized_graph
+    if not all(op.is_pure for op in graph.ops):
+        raise ValueError(f"breakeven: {concrete.name} has effects; it cannot be run to be timed")
+    arrays = sample_inputs(concrete)
+    start = time.perf_counter()
+    compiled = Compiled(concrete.graph)
+    executable = compiled.executable()
+    compile_seconds = time.perf_counter() - start
+    with np.errstate(all="ignore"):
+        native = shortest(lambda: executable(arrays))
+        numpy = shortest(lambda: run_graph(concrete.graph, arrays))
+    given = ", ".join(f"{spec.dtype.name}{list(spec.shape)}" for spec in concrete.inputs)
+    return TraceBreakeven(f"({given})", trace_seconds, compile_seconds, numpy, native)
+
+
+def shortest(run: Callable[[], object], seconds: float = _SECONDS) -> float:
+    """The shortest of the runs that fit into so many seconds, at least three."""
+    best, end, count = float("inf"), time.perf_counter() + seconds, 0
+    while count < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+        count += 1
+    return best
+
+
+def sample_inputs(concrete: ConcreteFunction) -> list[Array]:
+    """Made-up arguments, and the present values of what it takes besides."""
+    graph = concrete.graph
+    count = len(concrete.inputs)
+    rng = np.random.default_rng(0)
+    arrays = [_sample(graph, node, rng) for node in graph.placeholders[:count]]
+    for _, source, _ in concrete.hidden_sources():
+        value = source.numpy() if hasattr(source, "numpy") else source
+        arrays.append(np.ascontiguousarray(value).reshape(np.shape(value)))
+    return arrays
+
+
+def _sample(graph: Graph, node: int, rng: np.random.Generator) -> Array:
+    """Numbers from 0 to 1; zeros for ints, which may be indices."""
+    spec = graph.spec(node)
+    if spec.dtype.kind in "fc":
+        return np.asarray(rng.random(spec.static_shape)).astype(spec.dtype)
+    return np.zeros(spec.static_shape, spec.dtype)
