@@ -331,8 +331,7 @@ def _transpose(fn: FunctionText, kind: str, vectors: Sequence[str]) -> list[str]
 
 
 def _take_workspace(tile: _Tile) -> FunctionText:
-    """Memory for packed panels: what another call has left, or new. Some megabytes are all that is
-    ever asked for; without them the process ends."""
+    """Memory for packed panels: what another call has left, or new, or null where there is none."""
     fn = tile.define("take_workspace", result="ptr")
     nbytes = tile.column_block // tile.columns * tile.panel_bytes
 
@@ -348,11 +347,7 @@ def _take_workspace(tile: _Tile) -> FunctionText:
 
     fn.loop(0, _WORKSPACES, 1, look)
 
-    def abort() -> None:
-        fn.call("void", "abort")
-
     made = fn.call("ptr", "aligned_alloc", ("i64", 4096), ("i64", -(-nbytes // 4096) * 4096))
-    fn.when(fn.compare("eq", made, "null", "ptr"), abort)
     fn.line(f"ret ptr {made}")
     return fn
 
@@ -385,6 +380,8 @@ class _Driver:
     fn: FunctionText = field(init=False)
     packs: str = ""
     memory: str = ""
+    block: str = ""
+    """Columns per block: many, or one panel where there is no memory but the stack's."""
     step: str = ""
     scratch: str = ""
 
@@ -405,19 +402,22 @@ class _Driver:
         contiguous = fn.compare("eq", "%b_column", tile.size)
         direct = fn.value(f"and i1 {contiguous}, {fn.value(f'or i1 {few}, {small}')}")
         heap = self._workspace(direct)
-        self.packs = fn.compare("ne", heap, "null", "ptr")
-        self.memory = fn.select(self.packs, heap, stack, "ptr")
+        has_heap = fn.compare("ne", heap, "null", "ptr")
+        self.packs = fn.compare("eq", direct, "false", "i1")
+        self.memory = fn.select(has_heap, heap, stack, "ptr")
+        many = fn.value(f"or i1 {direct}, {has_heap}")
+        self.block = fn.select(many, tile.column_block, tile.columns)
         self.step = "1"
         for height in tile.heights[1:]:
             self.step = fn.select(fn.compare("sge", "%m", height), height, self.step)
-        fn.loop(0, "%n", tile.column_block, self._columns)
-        fn.when(self.packs, lambda: self._give(heap))
+        fn.loop(0, "%n", self.block, self._columns)
+        fn.when(has_heap, lambda: self._give(heap))
         fn.line("ret void")
         return fn
 
     def _workspace(self, direct: str) -> str:
-        """Memory for packed panels, or null where B is read in place (but for the last columns,
-        whose panel is packed on the stack)."""
+        """Memory for packed panels; null where there is none, and where B is read in place (but for
+        the last columns, whose panel is packed on the stack)."""
         fn, number = self.fn, self.fn.number()
         if self.tile.target.standalone:
             return fn.select(direct, "null", "%workspace", "ptr")
@@ -437,7 +437,7 @@ class _Driver:
     def _columns(self, j: str, _: list[str]) -> None:
         """A block of columns of c."""
         fn = self.fn
-        count = fn.min(fn.sub("%n", j), self.tile.column_block)
+        count = fn.min(fn.sub("%n", j), self.block)
         fn.loop(0, "%k", K_BLOCK, lambda p, _: self._depth(j, count, p))
 
     def _depth(self, j: str, count: str, p: str) -> None:

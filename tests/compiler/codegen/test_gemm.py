@@ -3,6 +3,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -138,3 +141,45 @@ def test_broadcast_operands() -> None:
 
 def test_text_does_not_depend_on_the_order_of_calls() -> None:
     assert gemm_text(4, HOST) == gemm_text(4, HOST)
+
+
+WITHOUT_MEMORY = """
+import ctypes, resource, sys
+import numpy as np
+import tapeline as tl
+
+m, n, k = map(int, sys.argv[1:])
+rng = np.random.default_rng(0)
+a, b = rng.standard_normal((m, k)), rng.standard_normal((n, k)).T
+expected = a @ b
+f = tl.function(lambda x, y: x @ y)
+concrete = f.get_concrete_function(tl.asarray(a), tl.asarray(b))
+executable = concrete.differentiable.compiled.executable([a, b])
+out = np.empty((m, n))
+pointers = (ctypes.c_int64 * 3)(*(x.ctypes.data for x in (a, b, out)))
+used = next(line for line in open("/proc/self/status") if line.startswith("VmSize"))
+limit = 1024 * int(used.split()[1])
+before = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+try:
+    np.empty(1 << 21)
+except MemoryError:
+    assert executable._run(pointers) == 0
+    resource.setrlimit(resource.RLIMIT_AS, before)
+    np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-9)
+    print("did without")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits its memory by Linux's means")
+@pytest.mark.parametrize("sizes", [(200, 700, 900), (70, 33, 2000), (65, 1100, 65)])
+def test_product_without_memory_for_panels_is_the_same(sizes: tuple[int, int, int]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MEMORY, *map(str, sizes)],
+        env={**os.environ, "TAPELINE_NUM_THREADS": "1", "TAPELINE_BLAS": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "did without" in done.stdout
