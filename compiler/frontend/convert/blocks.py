@@ -19,6 +19,7 @@ from tapeline.compiler.frontend.convert.syntax import (
     constant,
     contains,
     load,
+    only_appended,
     operate,
     statements,
     suspends,
@@ -144,12 +145,16 @@ class Blocks(ast.NodeTransformer):
         stops = self._stops.get(id(node), [])
         bind = statements("at_it = at_it", node)[0]
         bind.targets = [node.target]
+        appended = only_appended(node.body)
         body = self._block(f"body{k}", [bind, *self.many(node.body)], names, node, "at_it")
         test = statements(f"def at_test{k}(): return not ({_any_of(stops or ['@x'])})", node)[0]
         test.body[0].value = self.visit(test.body[0].value)
         iterable = self.visit(node.iter)
         call = self._loop_call("for_", "0, ", k, names, stops, node)
         call.value.args[0] = iterable
+        if appended:
+            values: list[ast.expr] = [load(name, node) for name in appended]
+            call.value.args.append(thunk(at(ast.Tuple(values, ast.Load()), node)))
         if not stops:
             test = statements(f"at_test{k} = None", node)[0]
         return [test, body, *self._accessors(k, names, node), call]

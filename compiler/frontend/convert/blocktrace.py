@@ -7,7 +7,7 @@ that, and give the originals the chosen ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +69,8 @@ class BlockTrace:
     slots: dict[tuple[int, Any], tuple[Slot, Value]] = field(default_factory=dict)
     cells: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
     """By id, the tensors of outside that it wrote to, and the node of what they hold then."""
+    grown: dict[int, tuple[list[Any], Value]] = field(default_factory=dict)
+    """By id, the lists that it appended to, and the list of new items."""
     returned: Value | None = None
     """What the block's function returned, where it is an expression."""
     raised: BaseException | None = None
@@ -128,8 +130,10 @@ def trace_block(
     around: Surroundings,
     what: str,
     is_expression: bool = False,
+    growing: Collection[int] = (),
 ) -> BlockTrace:
-    """Runs a block in a graph of its own. `run` gets the graph, and prepares what it likes."""
+    """Runs a block in a graph of its own. `run` gets the graph, and prepares what it likes.
+    `growing` has the ids of lists that it may append to."""
     traced: BlockTrace | None = None
     try:
         with block_graph(what, around.containers) as graph:
@@ -148,12 +152,18 @@ def trace_block(
             traced.values = tuple([take_value(graph, v) for v in around.state.get()])
             if is_expression and traced.raised is None:
                 traced.returned = take_value(graph, result)
-            slots, others = around.containers.changed_slots()
+            slots, grown, others = around.containers.changed_slots()
+            for watched, new in grown:
+                if id(watched.container) in growing:
+                    traced.grown[id(watched.container)] = watched.container, take_value(graph, new)
+                else:
+                    others.append(watched.path)
             if others:
                 raise TracingError(
                     f"{what} over a tensor changes the length or the keys of {others[0]!r}, which "
                     "was made before it. The block is traced once, however often it will run: "
-                    "keep such results in a tensor, with x[i] = v, or as variables of the function"
+                    "keep such results in a tl.TensorArray, in a tensor with x[i] = v, or as "
+                    "variables of the function"
                 )
             for slot in slots:
                 traced.slots[slot.identity] = slot, take_value(graph, slot.read())

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.compiler.frontend.convert.growth import whole_of
 from tapeline.compiler.frontend.convert.nodes import mark_weak
 from tapeline.compiler.frontend.convert.sequences import (
     Sequence,
@@ -20,7 +21,7 @@ from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import LOOPS, is_symbolic
 from tapeline.runtime import loop_options, nest, ranges
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.ops import effects, rounding
+from tapeline.runtime.ops import effects, joining, rounding
 from tapeline.runtime.ops.extrema import max as max_along
 from tapeline.runtime.ops.extrema import min as min_along
 from tapeline.runtime.ops.reduction import all as all_along
@@ -208,6 +209,11 @@ def _print(*values: Any, **options: Any) -> None:
     effects.print(*values, **options)
 
 
+def _stack(arrays: Any, /, axis: int = 0) -> Any:
+    whole = whole_of(arrays) if axis == 0 and isinstance(arrays, list | tuple) else None
+    return joining.stack(arrays, axis=axis) if whole is None else whole
+
+
 def _set_loop_options(**options: Any) -> None:
     loop_options.set_loop_options(**options)
     loop = LOOPS.stack[-1] if LOOPS.stack else None
@@ -218,6 +224,7 @@ def _set_loop_options(**options: Any) -> None:
 BUILTINS: dict[Any, Any] = {
     loop_options.set_loop_options: _set_loop_options,
     ranges.range: _explicit_range,
+    joining.stack: _stack,
     builtins.range: _range,
     builtins.len: _len,
     builtins.enumerate: _enumerate,

@@ -7,6 +7,7 @@ other changes are errors.
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -70,7 +71,9 @@ class CellSlot(Slot):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Watched:
+class Watched:
+    """A container, and what was in it."""
+
     holder: Any
     container: Any
     before: Any
@@ -81,7 +84,7 @@ class Containers:
     """The containers that can be reached from the variables of the user's frames."""
 
     def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
-        self._watched: dict[int, _Watched] = {}
+        self._watched: dict[int, Watched] = {}
         self.raised: list[Any] = []
         """What `raise` statements of the block raised."""
         self._places: dict[tuple[int, Any], tuple[Slot, Any]] = {}
@@ -104,7 +107,7 @@ class Containers:
             return
         if len(container) > _LARGE:
             return
-        self._watched[id(container)] = _Watched(holder, container, container.copy(), path)
+        self._watched[id(container)] = Watched(holder, container, container.copy(), path)
         if depth == _DEPTH or kind is set or len(container) > _LOOKED_THROUGH:
             return
         items = container.items() if isinstance(container, dict) else enumerate(container)
@@ -117,10 +120,13 @@ class Containers:
         """Watches one place more, from now on."""
         self._places.setdefault(slot.identity, (slot, slot.read()))
 
-    def changed_slots(self) -> tuple[list[Slot], list[str]]:
-        """The places whose values were replaced, and the names of containers that grew or
-        shrank."""
+    def changed_slots(
+        self,
+    ) -> tuple[list[Slot], list[tuple[Watched, list[Any]]], list[str]]:
+        """The places whose values were replaced, the lists that got new items at their end with
+        these, and the names of other containers that grew or shrank."""
         slots = [slot for slot, before in self._places.values() if slot.read() is not before]
+        grown: list[tuple[Watched, list[Any]]] = []
         others: list[str] = []
         for watched in self._watched.values():
             now, before = watched.container, watched.before
@@ -133,13 +139,15 @@ class Containers:
             elif isinstance(now, set):
                 if now != before:
                     others.append(watched.path)
+            elif len(now) > len(before) and all(map(operator.is_, now, before)):
+                grown.append((watched, now[len(before) :]))
             elif len(now) != len(before):
                 others.append(watched.path)
             else:
                 for key, (a, b) in enumerate(zip(now, before, strict=True)):
                     if a is not b:
                         slots.append(Slot(now, now, key, f"{watched.path}[{key}]"))
-        return slots, others
+        return slots, grown, others
 
     def restore(self) -> None:
         """Gives every container the contents that it had."""

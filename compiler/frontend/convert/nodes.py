@@ -21,7 +21,7 @@ from tapeline.compiler.ir.control_ops import make_cond_op, make_scan_op, make_wh
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.errors import LoopLimitError
+from tapeline.runtime.errors import LoopLimitError, TracingError
 from tapeline.runtime.op import Trait, get_op
 from tapeline.runtime.ops.effects import HOST_ASSERT, Message
 from tapeline.runtime.ops.logic import logical_not
@@ -156,14 +156,22 @@ def apply_while(
     initial: Sequence[Tensor],
     shape: LoopShape,
 ) -> list[Tensor]:
-    """The variables of a loop when its test fails; `placeholders` are theirs in both graphs."""
+    """The variables of a loop when its test fails; `placeholders` are theirs in both graphs.
+
+    Further outputs are rows that each round gives; the results have the arrays of them.
+    """
     graphs, operands = _line_up((test, body), placeholders, ([condition], outputs))
     is_always = constant_truth(test, condition)
     going = None if shape.limit is not None and is_always else graphs[0]
     turn = graphs[1]
     limit = shape.bound if shape.limit is None else shape.limit
-    n_state, n_rows = len(outputs), len(shape.rows)
+    n_state, n_rows = len(initial), len(shape.rows)
     if shape.every > 0:
+        if len(outputs) > n_state:
+            raise TracingError(
+                f'{shape.what} appends to a list, which it cannot with gradient="checkpoint:k"; '
+                "write to a tl.TensorArray"
+            )
         is_counted = shape.limit is not None
         stretch = _stretch(turn, going, n_state, shape.every, shape.limit if is_counted else None)
         count = None if limit is None else -(-limit // shape.every)

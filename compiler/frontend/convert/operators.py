@@ -88,9 +88,10 @@ class Operators:
         names: tuple[str, ...],
         stops: tuple[str, ...],
         live: tuple[str, ...],
+        appended: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
         """`for ... in iterable: body...`; `test` says whether no flag has ended the loop."""
-        state = State(names, get, set_, stops, live)
+        state = State(names, get, set_, stops, live, appended)
         if not looping.repeat_for(iterable, test, body, state):
             looping.unroll(iterable, test, body, state)
 

@@ -52,15 +52,15 @@ class Sequence:
         self.is_long_range = is_long_range
         self.is_explicit = is_explicit
 
-    def after_first(self) -> Sequence:
-        """The same without the first item."""
+    def after(self, start: int) -> Sequence:
+        """The same without the first items."""
         of_rows = self.of_rows
         return Sequence(
-            self.count - 1,
-            lambda k: self.item(k + 1),
+            self.count - start,
+            lambda k: self.item(k + start),
             is_explicit=True,
-            rows=tuple([row[1:] for row in self.rows]),
-            of_rows=None if of_rows is None else lambda k, parts: of_rows(k + 1, parts),
+            rows=tuple([row[start:] for row in self.rows]),
+            of_rows=None if of_rows is None else lambda k, parts: of_rows(k + start, parts),
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -85,6 +85,13 @@ def sequence_of(x: Any) -> Sequence | None:
         return Sequence(len(x), lambda k: x.start + k * x.step, is_long_range=True)
     if is_symbolic(x):
         return tensor_items(x)
+    return None
+
+
+def short_range(x: Any) -> Sequence | None:
+    """A range of Python numbers that is to be unrolled, if nothing speaks against it."""
+    if type(x) is range and len(x) <= LONG:
+        return Sequence(len(x), lambda k: x.start + k * x.step)
     return None
 
 

@@ -44,6 +44,8 @@ class State:
     set: Set
     stops: tuple[str, ...] = ()
     live: tuple[str, ...] = ()
+    appended: Callable[[], tuple[Any, ...]] | None = None
+    """The lists that a loop does nothing with but append to them."""
 
 
 class _Loops(threading.local):

@@ -779,3 +779,101 @@ def test_trace_around_a_function_of_changing_shapes_runs_op_by_op_too() -> None:
     outer = tl.function(lambda n: inner(n) * 2)
     with pytest.warns(UserWarning, match="runs op by op"):
         assert outer(tl.asarray(3)).numpy().tolist() == [2, 2, 2, 2]
+
+
+def ops_of(compiled: Any, *args: Any) -> list[str]:
+    return [op.name for op in compiled.get_concrete_function(*args).graph.ops]
+
+
+def test_nest_of_short_loops_is_not_copied_round_by_round() -> None:
+    def f(x: Any) -> Any:
+        for i in range(64):
+            for j in range(64):
+                x = tl.sin(x) + 0.1 * i - 0.2 * j
+        return x
+
+    same(f, 0.5)
+    names = ops_of(tl.function(f), tl.asarray(0.5))
+    assert names.count("scan") == 1
+    assert len(names) < 1000
+
+    small = tl.function(lambda x: [x := tl.sin(x) for _ in range(60)][-1])
+    assert "scan" not in ops_of(small, tl.asarray(0.5))
+
+
+def test_nest_with_a_break_and_a_python_index_within_the_budget() -> None:
+    weights = [0.5, 0.25, 2.0, 1.5] * 8
+
+    def f(x: Any) -> Any:
+        for i in range(32):
+            for j in range(64):
+                if x.sum() > 40 - i:
+                    break
+                x = x * 1.01 + 0.01 * j
+            x = x * weights[i] * 0.5
+        return x
+
+    same(f, [0.5, 1.0], [30.0, 1.0])
+
+
+def test_list_that_a_rolled_loop_appends_to() -> None:
+    def f(x: Any) -> Any:
+        found = [x]
+        pairs = []
+        y = x
+        for k in range(100):
+            y = tl.sin(y) + k * 0.01
+            found.append(y * 2)
+            pairs.append((k, y.sum(), "name"))
+        return tl.stack(found), len(pairs), [p[0] for p in pairs], pairs[70][1], pairs[3][2]
+
+    x = tl.asarray([1.0, 2.0])
+    compiled = tl.function(f)
+    for a, b in zip(tl.nest.flatten(f(x)), tl.nest.flatten(compiled(x)), strict=True):
+        if isinstance(a, str):
+            assert a == b
+        else:
+            np.testing.assert_allclose(tl.asarray(b).numpy(), tl.asarray(a).numpy(), rtol=1e-12)
+    assert ops_of(compiled, x).count("scan") == 1
+
+
+def test_stack_of_what_a_loop_appended_is_no_copy_and_has_a_gradient() -> None:
+    def f(x: Any) -> Any:
+        found = []
+        for row in x:
+            found.append(row * row.sum())
+        return tl.stack(found)
+
+    x = tl.asarray(np.arange(200.0).reshape(100, 2))
+    compiled = tl.function(f)
+    np.testing.assert_array_equal(compiled(x).numpy(), f(x).numpy())
+    assert "stack" not in ops_of(compiled, x)
+    for g in (f, compiled):
+        gradient = tl.grad(lambda x: (g(x) ** 2).sum())(x)  # noqa: B023  # used at once
+        right = tl.grad(lambda x: ((x * x.sum(axis=1, keepdims=True)) ** 2).sum())(x)
+        np.testing.assert_allclose(gradient.numpy(), right.numpy(), rtol=1e-12)
+
+
+def test_list_that_the_loop_reads_is_no_row_of_an_array() -> None:
+    def f(x: Any) -> Any:
+        found = [x[0]]
+        for row in x:
+            found.append(row + found[-1])
+        return found[-1]
+
+    same(f, np.ones((10, 2)))
+    with pytest.raises(TracingError, match=r"length or the keys of 'found'.*tl\.TensorArray"):
+        tl.function(f)(tl.ones((100, 2)))
+
+
+def test_list_that_a_round_may_not_append_to() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        found = []
+        for row in x:
+            if row.sum() > 0:
+                found.append(row)
+        return found
+
+    with pytest.raises(TracingError, match=r"changes the length or the keys of 'found'"):
+        f(tl.ones((100, 2)))

@@ -1,0 +1,147 @@
+"""A traced loop as a node of the graph around, and the values that everything has after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.frontend.convert.blocktrace import Leaf
+from tapeline.compiler.frontend.convert.carried import (
+    Carried,
+    identity_of,
+    initial_tensor,
+)
+from tapeline.compiler.frontend.convert.containers import Slot
+from tapeline.compiler.frontend.convert.growth import take_growth
+from tapeline.compiler.frontend.convert.loop_trace import INDEX, Loop
+from tapeline.compiler.frontend.convert.nodes import LoopShape, apply_while, mark_weak
+from tapeline.compiler.frontend.convert.staging import as_condition
+from tapeline.compiler.frontend.convert.state import UNDEF
+from tapeline.compiler.frontend.convert.unify import Joined, node_of
+from tapeline.runtime import nest
+from tapeline.runtime.dispatch import bind
+from tapeline.runtime.errors import TracingError
+from tapeline.runtime.loop_options import parse_gradient
+from tapeline.runtime.op import get_op
+from tapeline.runtime.ops.effects import HOST_ASSERT, Message
+from tapeline.runtime.spec import spec_of
+from tapeline.runtime.tensor import Tensor, as_tensor
+
+
+def finish(loop: Loop) -> None:
+    """Adds the loop to the graph around, and gives everything its value after the loop."""
+    outputs: list[int] = []
+    initial: list[Tensor] = []
+    joined: list[Joined] = []
+    graph = loop.body_trace.graph
+    if loop.is_counted:
+        index = loop.body_inputs[0]
+        one = graph.add_constant(np.array(1, INDEX))
+        outputs.append(graph.add(get_op("add"), (index, one)))
+        initial.append(as_tensor(0, INDEX))
+        joined.append(Joined(spec_of((), INDEX), int))
+    inputs = iter(loop.body_inputs[1 if loop.is_counted else 0 :])
+    for item in loop.carried:
+        after = loop.after.get(identity_of(item.place))
+        for k, wanted in enumerate(item.wanted):
+            if type(wanted) is not Joined:
+                continue
+            same = next(inputs)
+            if after is None:
+                outputs.append(same)
+            else:
+                outputs.append(node_of(loop.body_trace, after.leaves[k], wanted))
+            initial.append(initial_tensor(item.initial[k], wanted))
+            joined.append(wanted)
+    placeholders = loop.test_inputs, loop.body_inputs
+    if not outputs and not loop.body_trace.grown:
+        raise TracingError(f"{loop.what} depends on a tensor that no round changes")
+    growths = take_growth(loop.body_trace)
+    rows = [node for growth in growths for node in growth.nodes]
+    results = apply_while(
+        loop.test_trace,
+        loop.body_trace,
+        placeholders,
+        loop.condition,
+        [*outputs, *rows],
+        initial,
+        _shape(loop),
+    )
+    stacked = results[len(outputs) :]
+    del results[len(outputs) :]
+    if loop.needs_round:
+        _check_round(loop, results[0] > 0 if loop.is_counted else loop.first_condition)
+    tensors = iter(
+        [mark_weak(t, w.weak) for t, w in zip(results, joined, strict=True)][
+            1 if loop.is_counted else 0 :
+        ]
+    )
+    _put_results(loop, tensors)
+    for growth in growths:
+        assert loop.limit is not None
+        growth.extend(stacked[: len(growth.nodes)], loop.limit, loop.what)
+        del stacked[: len(growth.nodes)]
+
+
+def _shape(loop: Loop) -> LoopShape:
+    every = parse_gradient(loop.options.gradient)
+    bound = loop.options.maximum_iterations if loop.limit is None else None
+    return LoopShape(loop.limit, loop.rows, every, bound, loop.what)
+
+
+def _check_round(loop: Loop, is_run: Any) -> None:
+    """Makes it an error of the compiled function if no round runs."""
+    name = loop.needs_round[0]
+    text = f"the variable {name!r} has no value: {loop.what} ran no round"
+    bind(HOST_ASSERT, (as_condition(is_run),), (Message((text,), UnboundLocalError),))
+
+
+def _put_results(loop: Loop, tensors: Any) -> None:
+    variables = list(loop.around.before)
+    for position, name in enumerate(loop.state.names):
+        value = loop.body_trace.values[position].original
+        if variables[position] is UNDEF and value is not UNDEF:
+            if not loop.runs_once:
+                loop.poison(name, "gives it a value, but may run no round; give it one")
+            elif not loop.body_trace.values[position].has_tensors:
+                variables[position] = value
+    for item in loop.carried:
+        leaves = [next(tensors) if type(w) is Joined else w for w in item.wanted]
+        value = nest.unflatten(item.structure, leaves)
+        place = item.place
+        if type(place) is int:
+            variables[place] = _kept(loop, item, value)
+        elif isinstance(place, Slot):
+            place.write(value)
+        elif type(place) is Tensor:
+            place._value, place._node = value._value, value._node
+        else:
+            place.assign(value)
+    loop.state.set(tuple(variables))
+
+
+def _kept(loop: Loop, item: Carried, value: Any) -> Any:
+    """The value of a variable after the loop: the very object, if no round changes it."""
+    after = loop.after.get(identity_of(item.place))
+    if after is None or item.is_late:
+        return value
+    entered = loop.around.before[item.place]
+    held = after.leaves
+    if all(
+        type(w) is not Joined or (type(x) is Leaf and x.node in loop.body_inputs)
+        for w, x in zip(item.wanted, held, strict=True)
+    ) and _is_own_input(loop, item, held):
+        return entered
+    return value
+
+
+def _is_own_input(loop: Loop, item: Carried, leaves: tuple[Any, ...]) -> bool:
+    start = 1 if loop.is_counted else 0
+    for other in loop.carried:
+        size = sum(type(w) is Joined for w in other.wanted)
+        if other is item:
+            own = loop.body_inputs[start : start + size]
+            return [x.node for x in leaves if type(x) is Leaf] == own
+        start += size
+    return False
