@@ -273,6 +273,21 @@ class Function(NativeCallable, Generic[P, R]):
                 found = table[key] = reference, function
             return found[1]
 
+    @property
+    def options(self) -> Options:
+        """What was chosen when the function was made."""
+        return self._options
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from tapeline.compiler.saved.pickling import reduce_function  # builds on this class
+
+        return reduce_function(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function[P, R]:
+        from tapeline.compiler.saved.pickling import copy_function
+
+        return copy_function(self, memo)  # type: ignore[return-value]  # of the same parameters
+
     def __repr__(self) -> str:
         return f"<tapeline function {self._name}: {len(self._cache)} traces>"
 
@@ -410,6 +425,13 @@ class Function(NativeCallable, Generic[P, R]):
         for _, function in list(self._of_instances.values()):
             found += function.concrete_functions
         return found
+
+    def fixed_traces(self) -> list[ConcreteFunction]:
+        """The traces for the sizes that were met, without those that leave numbers open."""
+        found = list(self._cache.values())
+        for _, function in list(self._of_instances.values()):
+            found += function.fixed_traces()
+        return [one for one in found if not getattr(one.general, "open_numbers", ())]
 
     def _list_all_concrete_functions(self) -> list[ConcreteFunction]:
         """TensorFlow's name for `concrete_functions`, which programs moved from there may use."""

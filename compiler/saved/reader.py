@@ -3,6 +3,7 @@ differentiable, with its own Variables."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from tapeline.compiler.ir.interchange import Document, check_header, graph_from_
 from tapeline.compiler.ir.verify import verify_graph
 from tapeline.compiler.saved.archive import ArchiveReader, Array
 from tapeline.compiler.saved.structures import read_structure
-from tapeline.compiler.saved.writer import FORMAT, VERSION, function_bytes
+from tapeline.compiler.saved.writer import FORMAT, VERSION
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError, GraphError, SavedFileError, TapelineError
 from tapeline.runtime.op import Op
@@ -43,20 +44,23 @@ class LoadedFunction(Function[..., Any]):
 
     variables: tuple[Variable, ...]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return load_function, (function_bytes(self),)
-
 
 enable_native_calls(LoadedFunction)
 
 
-def load_function(source: str | os.PathLike[str] | bytes) -> LoadedFunction:
-    """See `tapeline.load`; the bytes of a file will do as well."""
+def load_function(
+    source: str | os.PathLike[str] | bytes,
+    variables: Sequence[Variable] | None = None,
+    reference: tuple[str, str] | None = None,
+) -> LoadedFunction:
+    """See `tapeline.load`; the bytes of a file will do as well. With `variables`, these are its
+    Variables; `reference` is the module and the name of the function that serves other
+    signatures."""
     with ArchiveReader(source) as archive:
         try:
             document = archive.document()
             check_header(document, FORMAT, VERSION)
-            return _build(document, archive.array)
+            return _build(document, archive.array, variables, reference)
         except SavedFileError:
             raise
         except TapelineError as error:
@@ -66,16 +70,23 @@ def load_function(source: str | os.PathLike[str] | bytes) -> LoadedFunction:
             raise archive.error(reason) from None
 
 
-def _build(document: Document, fetch: Callable[[Any], Array]) -> LoadedFunction:
+def _build(
+    document: Document,
+    fetch: Callable[[Any], Array],
+    given: Sequence[Variable] | None,
+    reference: tuple[str, str] | None,
+) -> LoadedFunction:
     name = document["name"]
     if not isinstance(name, str):
         raise GraphError("the name must be a string")
-    variables = []
-    for one in document["variables"]:
+    variables = list(given or ())
+    for one in document["variables"] if given is None else ():
         trainable = bool(one["trainable"])
         variables.append(Variable(fetch(one["value"]), trainable=trainable, name=one["name"]))
     shown: list[str] = []
-    function = LoadedFunction(_stand_in(document, shown), Options(name=name, autograph=False))
+    function = LoadedFunction(
+        _stand_in(document, shown, reference), Options(name=name, autograph=False)
+    )
     function.variables = tuple(variables)
     for one in document["traces"]:
         concrete, call = _trace(one, variables, fetch)
@@ -84,11 +95,27 @@ def _build(document: Document, fetch: Callable[[Any], Array]) -> LoadedFunction:
     return function
 
 
-def _stand_in(document: Document, shown: list[str]) -> Callable[..., Any]:
+def find_function(module: str, name: str) -> Any:
+    """What a dotted name of a module stands for; None where there is nothing."""
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError:
+        return None
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _stand_in(
+    document: Document, shown: list[str], reference: tuple[str, str] | None
+) -> Callable[..., Any]:
     """The function that is traced for signatures that were not saved: it says so."""
     name = str(document["name"])
 
     def loaded(*args: Any, **kwargs: Any) -> Any:
+        source = None if reference is None else find_function(*reference)
+        if source is not None:
+            return source(*args, **kwargs)
         known = "; ".join(f"({one})" for one in shown)
         raise ArgumentError(
             f"{name}: it was loaded from a file, and was not saved for such arguments; the file "

@@ -28,7 +28,9 @@ Given: TypeAlias = Sequence[Any] | dict[str, Any]
 
 
 def save_function(
-    function: Function[..., Any], path: str | os.PathLike[str], signatures: Iterable[Given] | None
+    function: Function[..., Any] | ConcreteFunction,
+    path: str | os.PathLike[str],
+    signatures: Iterable[Given] | None,
 ) -> None:
     """See `tapeline.export.save`."""
     replace_archive(path, *describe_function(function, signatures))
@@ -41,34 +43,53 @@ def function_bytes(function: Function[..., Any]) -> bytes:
     return content.getvalue()
 
 
+def function_parts(function: Function[..., Any]) -> tuple[bytes, list[Variable]]:
+    """The same without the values of Variables, and these."""
+    content, variables = io.BytesIO(), list[Variable]()
+    write_archive(content, *describe_function(function, None, variables))
+    return content.getvalue(), variables
+
+
 def describe_function(
-    function: Function[..., Any], signatures: Iterable[Given] | None
+    function: Function[..., Any] | ConcreteFunction,
+    signatures: Iterable[Given] | None,
+    kept: list[Variable] | None = None,
 ) -> tuple[Document, Arrays]:
-    """The document of a function, and the arrays that it refers to."""
-    if not isinstance(function, Function):
+    """The document of a function, and the arrays that it refers to. Its Variables join `kept`, and
+    their values are left out then."""
+    if isinstance(function, ConcreteFunction):
+        concretes = [function]
+    elif not isinstance(function, Function):
         raise ArgumentTypeError(
             f"save: expected a function made by tl.function, got {type(function).__name__}"
         )
-    if signatures is None:
-        concretes = list(function.concrete_functions)
+    elif signatures is None:
+        concretes = function.fixed_traces()
     else:
         concretes = [_concrete(function, given) for given in signatures]
     if not concretes:
         raise ArgumentError(
-            f"save: {function.__name__} has no trace yet; call it once, or pass signatures="
+            f"save: {_name(function)} has no trace yet; call it once, or pass signatures="
         )
     arrays = Arrays()
-    writer = _Writer(arrays)
+    writer = _Writer(arrays, kept)
+    doc = None
+    if isinstance(function, Function):
+        doc = inspect.getdoc(function.python_function)
     document = {
         "format": FORMAT,
         "version": VERSION,
-        "name": function.__name__,
-        "doc": inspect.getdoc(function.python_function),
+        "name": _name(function),
+        "doc": doc,
         "parameters": _parameters(function),
         "traces": [writer.trace(concrete) for concrete in dict.fromkeys(concretes)],
         "variables": writer.variable_documents(),
     }
     return document, arrays
+
+
+def _name(function: Function[..., Any] | ConcreteFunction) -> str:
+    return function.name if isinstance(function, ConcreteFunction) else function.__name__
 
 
 def _concrete(function: Function[..., Any], given: Given) -> ConcreteFunction:
@@ -82,9 +103,13 @@ def _concrete(function: Function[..., Any], given: Given) -> ConcreteFunction:
     )
 
 
-def _parameters(function: Function[..., Any]) -> list[Document]:
+def _parameters(function: Function[..., Any] | ConcreteFunction) -> list[Document]:
     found = []
-    for parameter in inspect.signature(function.python_function).parameters.values():
+    if isinstance(function, ConcreteFunction):
+        signature = function.signature or inspect.Signature()
+    else:
+        signature = inspect.signature(function.python_function)
+    for parameter in signature.parameters.values():
         document: Document = {"name": parameter.name, "kind": parameter.kind.name}
         if parameter.default is not parameter.empty:
             try:
@@ -100,10 +125,11 @@ def _parameters(function: Function[..., Any]) -> list[Document]:
 class _Writer:
     """The parts of a document that traces share: arrays and Variables."""
 
-    def __init__(self, arrays: Arrays) -> None:
+    def __init__(self, arrays: Arrays, kept: list[Variable] | None) -> None:
         self.arrays = arrays
+        self._with_values = kept is None
         self._variables: dict[int, int] = {}
-        self._kept: list[Variable] = []
+        self._kept: list[Variable] = [] if kept is None else kept
 
     def variable(self, variable: Any) -> int:
         """The number of a Variable in the file."""
@@ -121,10 +147,13 @@ class _Writer:
             {
                 "name": variable.name,
                 "trainable": variable.trainable,
-                "value": self.arrays.store(np.asarray(variable.numpy())),
+                "value": self._value(variable),
             }
             for variable in self._kept
         ]
+
+    def _value(self, variable: Variable) -> Any:
+        return self.arrays.store(np.asarray(variable.numpy())) if self._with_values else None
 
     def trace(self, concrete: ConcreteFunction) -> Document:
         """One trace: graph, arguments, what it takes besides, and how results are put together."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tapeline.compiler.function import Function
 
 if TYPE_CHECKING:
+    from tapeline.compiler.concrete import ConcreteFunction
     from tapeline.compiler.export.aot.build import AotLibrary
     from tapeline.compiler.export.onnx.export import OnnxModel
     from tapeline.compiler.saved.reader import LoadedFunction
@@ -15,7 +16,7 @@ __all__ = ["aot", "load", "onnx", "save"]
 
 
 def save(
-    function: Function[..., Any],
+    function: "Function[..., Any] | ConcreteFunction",
     path: str | os.PathLike[str],
     signatures: Iterable[Sequence[Any] | dict[str, Any]] | None = None,
 ) -> None:
@@ -26,8 +27,8 @@ def save(
 
     Parameters
     ----------
-    function : Function
-        Made by `tl.function`.
+    function : Function or ConcreteFunction
+        Made by `tl.function`, or one trace of such.
     path : str or path
         Where to; an existing file is replaced.
     signatures : list of tuples or dicts, optional
@@ -79,8 +80,8 @@ def onnx(
 
     Parameters
     ----------
-    function : Function
-        Made by `tl.function`.
+    function : Function or ConcreteFunction
+        Made by `tl.function`, or one trace of such.
     path : str or path
         Where to; an existing file is replaced.
     signature : tuple or dict, optional

@@ -1,0 +1,60 @@
+"""Pickling and deep copying of compiled functions: as their graphs with what they capture.
+
+A function that has traces goes as these, so it runs where its source is not; one that has none goes
+as the Python function, by its name where that leads to it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+from tapeline.compiler.function import Function
+from tapeline.compiler.saved.reader import LoadedFunction, find_function, load_function
+from tapeline.compiler.saved.writer import function_parts
+from tapeline.runtime.errors import TapelineError
+from tapeline.runtime.variable import Variable
+
+
+def reduce_function(function: Function[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """What `pickle` is told: a callable and its arguments. Variables are among these, so that
+    whatever else is pickled together refers to the same ones."""
+    parts, reference = _parts(function), _reference(function)
+    if parts is not None:
+        depends = any(trace.variables or trace.captures for trace in function.fixed_traces())
+        return load_function, (*parts, None if depends else reference)
+    if reference is not None:
+        return find_function, reference
+    return type(function), (function.python_function, function.options)
+
+
+def _reference(function: Function[..., Any]) -> tuple[str, str] | None:
+    """The module and the name that lead to the function; None where there are none."""
+    module = getattr(function.python_function, "__module__", None)
+    name = getattr(function.python_function, "__qualname__", "")
+    return (module, name) if module and find_function(module, name) is function else None
+
+
+def _parts(function: Function[..., Any]) -> tuple[bytes, list[Variable]] | None:
+    """The traces as the content of a file, and the Variables; None where that cannot be."""
+    is_method = isinstance(function.python_function, MethodType)  # which goes with its object
+    if is_method or not function.fixed_traces():
+        return None
+    try:
+        return function_parts(function)
+    except TapelineError:
+        if isinstance(function, LoadedFunction):
+            raise
+        return None  # it uses what a file cannot hold; the Python function may do
+
+
+def copy_function(function: Function[..., Any], memo: dict[int, Any]) -> Function[..., Any]:
+    """A deep copy. Captured Variables are copied together with the rest of what is copied."""
+    if any(trace.variables for trace in function.fixed_traces()):
+        parts = _parts(function)
+        if parts is not None:
+            return load_function(parts[0], [copy.deepcopy(one, memo) for one in parts[1]])
+    python_function = copy.deepcopy(function.python_function, memo)
+    return type(function)(python_function, function.options)
