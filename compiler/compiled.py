@@ -274,11 +274,14 @@ class DifferentiableGraph:
         A traced graph.
     manner : bool
         Whether products and sums of floats may be fused and regrouped, in all code made of it.
+    max_bytes : int, optional
+        How much a call under a tape may keep for its gradient.
     """
 
-    def __init__(self, graph: Graph, manner: Manner = PLAIN) -> None:
+    def __init__(self, graph: Graph, manner: Manner = PLAIN, max_bytes: int | None = None) -> None:
         self.graph = graph
         self.manner = manner
+        self.max_bytes = max_bytes
         self.compiled = Compiled(graph, manner)
         self.n_inputs = len(graph.placeholders)
         self.n_outputs = len(graph.outputs)
@@ -405,7 +408,7 @@ class DifferentiableGraph:
         )
         rules = self._rules
         joint = build_joint(rules.simplified, wrt)
-        pair = build_pair(joint, optimize)
+        pair = build_pair(joint, optimize, self.max_bytes)
         forward, backward = (Compiled(g, self.manner) for g in (pair.forward, pair.backward))
         specs = [self.graph.spec(node) for node in self.graph.outputs]
         n_inputs = self.n_inputs

@@ -351,6 +351,7 @@ class Function(NativeCallable, Generic[P, R]):
                 if error.asked is not asked:
                     raise  # a question of a trace around this one
                 family.constant_numbers |= asked
+        found.differentiable.max_bytes = self._options.max_bytes
         self._trace_count += 1
         if self._owner is not None:
             self._owner._trace_count += 1
@@ -679,6 +680,7 @@ def function(
     static_args: str | Sequence[str] = ...,
     reduce_retracing: bool = ...,
     fastmath: bool = ...,
+    max_bytes: int | None = ...,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 @overload
 def function(
@@ -692,6 +694,7 @@ def function(
     static_args: str | Sequence[str] = ...,
     reduce_retracing: bool = ...,
     fastmath: bool = ...,
+    max_bytes: int | None = ...,
 ) -> Function[P, R]: ...
 
 
@@ -706,6 +709,7 @@ def function(
     static_args: str | Sequence[str] = (),
     reduce_retracing: bool = True,
     fastmath: bool = False,
+    max_bytes: int | None = None,
 ) -> Function[P, R] | Callable[[Callable[P, R]], Function[P, R]]:
     """The function, traced into a graph once per signature and compiled.
 
@@ -739,6 +743,10 @@ def function(
         Whether compiled code, of gradients too, may fuse a product with a sum, and regroup products
         and sums: faster, but results differ from those of NumPy in the last bits. NaN, infinities
         and signs of zeros keep their meaning.
+    max_bytes : int, optional
+        How much a call under a tape may keep for its gradient, besides arguments and results.
+        What does not fit is computed again, shortly before the gradient needs it, however dear;
+        only random draws are kept in any case. By default what is dear to compute is kept.
 
     Returns
     -------
@@ -786,6 +794,16 @@ def function(
     >>> fall(tl.asarray(10.0), 0.0, 1.0)
     tl.Tensor(5.095, shape=(), dtype=float64)
 
+    A chain of layers that keeps two of its eight intermediate results:
+
+    >>> @tl.function(max_bytes=2 * 8 * 100)
+    ... def deep(x, w):
+    ...     for _ in range(9):
+    ...         x = tl.tanh(w @ x)
+    ...     return tl.sum(x)
+    >>> tl.grad(deep)(tl.ones(100), tl.eye(100)).shape
+    (100,)
+
     Python's own meaning of `if`, where no condition is a tensor:
 
     >>> @tl.function(autograph=False)
@@ -802,6 +820,7 @@ def function(
         static_args=static_args,  # type: ignore[arg-type]  # made a tuple there
         reduce_retracing=reduce_retracing,
         fastmath=fastmath,
+        max_bytes=max_bytes,
     )
     if python_function is None:
         return lambda wrapped: compile_callable(wrapped, options)

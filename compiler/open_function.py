@@ -108,7 +108,9 @@ class OpenFunction(ConcreteFunction):
         made._leaves = list(map(specializer.fill, self._leaves))
         made._hidden = [(ids[node], source, kind) for node, source, kind in self._hidden]
         made.differentiable = DifferentiableGraph(
-            graph, replace(self.differentiable.manner, open_sizes=True)
+            graph,
+            replace(self.differentiable.manner, open_sizes=True),
+            self.differentiable.max_bytes,
         )
         made.general = self
         for name in OpenFunction.__annotations__:

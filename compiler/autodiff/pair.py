@@ -32,7 +32,9 @@ class Pair:
     gradients: tuple[int | None, ...]
 
 
-def build_pair(joint: Joint, optimize: Callable[[Graph], Graph]) -> Pair:
+def build_pair(
+    joint: Joint, optimize: Callable[[Graph], Graph], max_bytes: int | None = None
+) -> Pair:
     """Splits a joint graph by a minimum cut.
 
     Parameters
@@ -41,11 +43,13 @@ def build_pair(joint: Joint, optimize: Callable[[Graph], Graph]) -> Pair:
         Outputs and gradients.
     optimize : function Graph -> Graph
         The passes; they run before the cut, so that it sees what will really be computed.
+    max_bytes : int, optional
+        How much may be kept between the two.
     """
     graph = optimize(joint.graph)
     n_inputs = len(graph.placeholders) - len(joint.cotangents)
     cotangents = graph.placeholders[n_inputs:]
-    parts = partition(graph, joint.n_outputs, cotangents)
+    parts = partition(graph, joint.n_outputs, cotangents, max_bytes=max_bytes)
     forward = parts.forward
     outputs = forward.outputs[: joint.n_outputs]
     saved: list[int] = []

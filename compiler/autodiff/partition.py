@@ -66,6 +66,7 @@ def partition(
     cotangents: Sequence[int],
     depth_limit: int = DEPTH_LIMIT,
     dear: Collection[int] = (),
+    max_bytes: int | None = None,
 ) -> Partition:
     """The forward and the backward graph of a joint graph.
 
@@ -82,6 +83,10 @@ def partition(
         How many ops on a path may be run again.
     dear : collection of int
         Placeholders that are not free to keep: what a loop carries lasts for one turn only.
+    max_bytes : int, optional
+        How much may be kept besides inputs and outputs. Where that is less than the minimum cut
+        keeps, some of what it would keep is kept, evenly along the way, and the rest is run again,
+        dear or not, shortly before it is needed. Random draws and effects are never run again.
 
     Raises
     ------
@@ -98,12 +103,18 @@ def partition(
         if late[i]:
             raise GraphError(f"partition: the primal output %{i} depends on a cotangent")
     residuals = _choose_residuals(joint, late, set(outputs), gradients, depth_limit, dear)
+    over = max_bytes is not None and _kept_bytes(joint, residuals, outputs) > max_bytes
+    if max_bytes is not None and over:
+        anchors = _anchors(joint, residuals, outputs, max_bytes)
+        residuals = _choose_residuals(
+            joint, late, set(outputs), gradients, len(joint), dear, anchors
+        )
     inputs = [i for i in joint.placeholders if not late[i]]
     input_at = {node: k for k, node in enumerate(inputs)}
     output_at = {node: k for k, node in reversed(list(enumerate(outputs)))}
     return Partition(
         forward=_forward_graph(joint, late, inputs, [*outputs, *residuals]),
-        backward=_backward_graph(joint, late, [*residuals, *cotangents], gradients),
+        backward=_backward_graph(joint, late, [*residuals, *cotangents], gradients, over),
         residuals=residuals,
         n_forward_outputs=n_forward_outputs,
         input_of_residual=tuple(input_at.get(i) for i in residuals),
@@ -130,8 +141,12 @@ def _choose_residuals(
     gradients: Sequence[int],
     depth_limit: int,
     dear: Collection[int],
+    anchors: Collection[int] | None = None,
 ) -> tuple[int, ...]:
-    """The minimum cut of the early values that the backward computation needs."""
+    """The minimum cut of the early values that the backward computation needs.
+
+    With anchors these are kept, and everything else is run again if it can be.
+    """
     needed = _ancestors(joint, gradients, late)
     values = [i for i in range(len(joint)) if needed[i] and not late[i]]
     position = {node: k for k, node in enumerate(values)}
@@ -149,11 +164,48 @@ def _choose_residuals(
                 wanted[at] = True
             elif at is not None:
                 users[at].append(position[user])
-    fixed = _never_run_again(joint, values, position, depth_limit, bool(dear))
     sizes = [_keeping_cost(joint, i, outputs, dear) for i in values]
+    if anchors is None:
+        fixed = _never_run_again(joint, values, position, depth_limit, bool(dear))
+    else:
+        fixed = [i in anchors or _is_given(joint.ops[i]) for i in values]
+        sizes = [0 if i in anchors else size for i, size in zip(values, sizes, strict=True)]
     labels = [f"%{i} ({joint.ops[i].name})" for i in values]
     saved = minimum_cut(CutProblem(sizes, users, fixed, wanted, labels))
     return tuple(values[k] for k in saved)
+
+
+def _is_given(op: Op) -> bool:
+    """Whether a value cannot be had a second time."""
+    return op is PLACEHOLDER or bool(op.traits & (Trait.EFFECT | Trait.RANDOM))
+
+
+def _kept_bytes(joint: Graph, residuals: Sequence[int], outputs: Collection[int]) -> int:
+    """How much the residuals take that are neither inputs nor outputs."""
+    return sum(joint.spec(i).nbytes for i in _own(joint, residuals, outputs))
+
+
+def _own(joint: Graph, residuals: Sequence[int], outputs: Collection[int]) -> list[int]:
+    return [i for i in residuals if joint.ops[i] is not PLACEHOLDER and i not in outputs]
+
+
+def _anchors(
+    joint: Graph, residuals: Sequence[int], outputs: Collection[int], max_bytes: int
+) -> set[int]:
+    """The residuals to keep within the budget, spread evenly over all of them."""
+    own = _own(joint, residuals, outputs)
+    kept = {i for i in own if _is_given(joint.ops[i])}
+    optional = [i for i in own if i not in kept]
+    room = max_bytes - sum(joint.spec(i).nbytes for i in kept)
+    total = sum(joint.spec(i).nbytes for i in optional)
+    credit = 0.0
+    for i in optional:
+        size = joint.spec(i).nbytes
+        credit += size * max(room, 0) / total
+        if credit >= size:
+            credit -= size
+            kept.add(i)
+    return kept
 
 
 def _ancestors(joint: Graph, roots: Sequence[int], late: list[bool]) -> list[bool]:
@@ -250,10 +302,10 @@ def _forward_graph(joint: Graph, late: list[bool], inputs: list[int], outputs: l
 
 
 def _backward_graph(
-    joint: Graph, late: list[bool], inputs: list[int], gradients: Sequence[int]
+    joint: Graph, late: list[bool], inputs: list[int], gradients: Sequence[int], lazily: bool
 ) -> Graph:
     """Placeholders for the inputs, then what the gradients need: late nodes, and early ones run
-    again."""
+    again; lazily: just before they are needed."""
     graph = Graph(f"{joint.name}_backward")
     new: dict[int, int] = {}
     for i in inputs:
@@ -268,8 +320,28 @@ def _backward_graph(
             if i not in new:
                 for k in joint.inputs[i]:
                     needed[k] = True
-    for i in range(len(joint)):
-        if needed[i] and i not in new:
-            new[i] = graph.copy_node(joint, i, [new[k] for k in joint.inputs[i]])
+    wanted = [i for i in range(len(joint)) if needed[i] and i not in new]
+    for i in _just_in_time(joint, late, wanted, set(new)) if lazily else wanted:
+        new[i] = graph.copy_node(joint, i, [new[k] for k in joint.inputs[i]])
     graph.outputs = [new[i] for i in gradients]
     return graph
+
+
+def _just_in_time(
+    joint: Graph, late: list[bool], wanted: Sequence[int], there: set[int]
+) -> list[int]:
+    """The nodes in an order in which early ones stand right before the first that needs them."""
+    ordered: list[int] = []
+    done = set(there)
+    for root in [*(i for i in wanted if late[i]), *wanted]:
+        stack = [root]
+        while stack:
+            missing = [k for k in joint.inputs[stack[-1]] if k not in done]
+            if stack[-1] in done or not missing:
+                i = stack.pop()
+                if i not in done:
+                    done.add(i)
+                    ordered.append(i)
+            else:
+                stack += reversed(missing)
+    return ordered

@@ -23,6 +23,9 @@ MAX_STEPS = 96
 """A nest with more steps spills registers and compiles slowly."""
 MAX_ROW = 1 << 16
 """Rows longer than this are not kept hot between the passes over them."""
+MAX_NEEDS = 8
+"""A cluster that waits for more others, say for all gradients of a weight that many layers use,
+would keep all their results in memory until the last one is there."""
 SEARCH_LIMIT = 256
 """How many clusters a search for a cycle visits before it gives up and assumes one."""
 
@@ -99,10 +102,14 @@ class ClusterBuilder:
         self.clusters: dict[int, Cluster] = {}
         self.home: dict[int, int] = {}
         """Cluster of each computed node; inputs, constants and views have none."""
+        self.stored: set[int] = set()
+        self.last_alone = -1
+        """The last node so far that is not fused."""
 
     def run(self) -> list[Cluster]:
         """All clusters, in an order in which they can run."""
         graph = self.graph
+        self.stored = self._stored()
         for node in range(len(graph.ops)):
             if is_source(graph, node) or is_view(graph, node):
                 continue
@@ -143,6 +150,7 @@ class ClusterBuilder:
         else:
             cluster.nodes.append(node)
             self.home[node] = cluster.number
+            self.last_alone = node
 
     def _place(self, node: int) -> bool:
         producers = self._producers(node)
@@ -150,6 +158,10 @@ class ClusterBuilder:
         candidates.sort(key=lambda c: (-len(c.maps), -c.number))
         for candidate in candidates:
             others = producers - {candidate.number}
+            if len(candidate.needs | others) > MAX_NEEDS and not others <= candidate.needs:
+                continue
+            if self._can_wait(candidate, node):
+                continue
             if self._reaches(others, candidate.number):
                 continue
             if self._try_join(candidate, node):
@@ -157,6 +169,29 @@ class ClusterBuilder:
                 self._absorb(candidate, node, others)
                 return True
         return False
+
+    def _can_wait(self, candidate: Cluster, node: int) -> bool:
+        """Whether the node is as well computed later, where it is used: what it takes from the
+        cluster is stored anyway, and something that is not fused comes between. So the slope of an
+        activation is not kept from the forward half on beside the activation."""
+        if isinstance(self.graph.ops[node].lowering, Reduction):
+            return False
+        if self.last_alone < max(candidate.nodes):
+            return False
+        return all(
+            self.base(value) in self.stored
+            for value in self.graph.inputs[node]
+            if self.home.get(self.base(value)) == candidate.number
+        )
+
+    def _stored(self) -> set[int]:
+        """The values that are written to memory in any case: results, and what nodes that are not
+        fused take."""
+        found = {self.base(node) for node in self.graph.outputs}
+        for node in range(len(self.graph.ops)):
+            if not is_view(self.graph, node) and not self._is_fusible(node):
+                found.update(self.base(value) for value in self.graph.inputs[node])
+        return found
 
     def _absorb(self, into: Cluster, node: int, others: Iterable[int]) -> None:
         """Merges further producers over the same space that feed only `into`, so that `node` reads

@@ -280,6 +280,12 @@ class CapturingGraph(Graph):
 
         return custom_gradient.stage_gradient(name, outputs, inputs, backward)
 
+    def stage_checkpoint(self, name: str, function: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Adds a node that stands for a function and runs it again for its gradient."""
+        from tapeline.compiler.frontend import checkpointing  # it traces, with this module
+
+        return checkpointing.stage_checkpoint(name, function, inputs)
+
     def stage_cond(
         self, condition: Tensor, then: Any, other: Any, operands: Sequence[Tensor]
     ) -> list[Tensor]:

@@ -29,10 +29,16 @@ class Options:
     static_args: tuple[str, ...] = ()
     reduce_retracing: bool = True
     fastmath: bool = False
+    max_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_traces < 1:
             raise ArgumentError(f"function: max_traces must be at least 1, got {self.max_traces}")
+        limit = self.max_bytes
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
+            raise ArgumentTypeError(f"function: max_bytes must be an int or None, got {limit!r}")
+        if limit is not None and limit < 0:
+            raise ArgumentError(f"function: max_bytes must be at least 0, got {limit}")
         specs = self.input_signature
         if specs is not None:
             if isinstance(specs, str | bytes) or not isinstance(specs, Sequence):

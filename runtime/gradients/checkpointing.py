@@ -23,8 +23,8 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which runs again for its gradient instead of keeping what that needs.
 
     A tape keeps the arguments and what else `f` reads, nothing between them and the results. `f`
-    must do the same each time: no random numbers, no assignments. In a compiled function the
-    compiler decides what to keep, and this changes nothing.
+    must do the same each time: no random numbers, no assignments. It is the same in compiled
+    functions; `tl.function(max_bytes=...)` is the other way there, where the compiler chooses.
 
     Parameters
     ----------
@@ -82,6 +82,9 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 def _recomputing(f: Callable[..., Any], refuses_forward: bool) -> Callable[..., Any]:
     @functools.wraps(f)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        stage = getattr(STATE.handler, "stage_checkpoint", None)
+        if stage is not None:
+            return _staged(f, stage, args, kwargs)
         if STATE.active is None or STATE.handler is not None:
             return f(*args, **kwargs)
         held_args, held_kwargs = nest.map_structure(_hold, (args, kwargs))
@@ -110,6 +113,24 @@ def _recomputing(f: Callable[..., Any], refuses_forward: bool) -> Callable[..., 
         return nest.unflatten(result, outputs)
 
     return checkpointed
+
+
+def _staged(f: Callable[..., Any], stage: Any, args: Any, kwargs: Any) -> Any:
+    """The results in a trace, where the gradient is added later, if at all."""
+    leaves = nest.flatten((args, kwargs))
+    places = [k for k, leaf in enumerate(leaves) if type(leaf) is Tensor]
+    kept: list[Any] = []
+
+    def flat(*tensors: Tensor) -> list[Tensor]:
+        values = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            values[place] = tensor
+        inner_args, inner_kwargs = nest.unflatten((args, kwargs), values)
+        kept[:] = [f(*inner_args, **inner_kwargs)]
+        return [as_tensor(leaf) for leaf in nest.flatten(kept[0])]
+
+    results = stage(name_of(f), flat, [leaves[place] for place in places])
+    return nest.unflatten(kept[0], results)
 
 
 def _hold(leaf: Any) -> Any:

@@ -1,8 +1,11 @@
 """Forward and backward graphs out of a joint graph."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import tapeline as tl
 from tapeline.compiler.autodiff.partition import Partition, partition
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interpret import run_graph
@@ -260,3 +263,41 @@ def test_random_joint_graphs_compute_the_same_in_two_parts(seed: int) -> None:
         ids.append(joint.add(OPS["mul"], (int(i), int(rng.choice(ids[-6:])))))
     joint.outputs = [*outputs, *(int(i) for i in rng.choice(ids, 4))]
     _checked(joint, 2, cotangents, int(rng.integers(1, 10)))
+
+
+def deep(x: Any, w: Any) -> Any:
+    for _ in range(8):
+        x = tl.tanh(x @ w)
+    return tl.sum(x)
+
+
+@pytest.mark.parametrize("results", [0, 1, 3, 20])
+def test_a_budget_bounds_what_is_kept(results: int, rng: np.random.Generator) -> None:
+    x, w = tl.asarray(rng.normal(size=(6, 6))), tl.asarray(rng.normal(size=(6, 6)) / 4)
+    f = tl.function(deep, max_bytes=results * x.nbytes)
+    found = tl.grad(f, (0, 1))(x, w)
+    for a, b in zip(found, tl.grad(deep, (0, 1))(x, w), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-10)
+    pair = f.concrete_functions[0].differentiable.pair((0, 1))
+    kept = [pair.forward.spec(pair.forward.outputs[k]).nbytes for k in pair.saved_outputs]
+    assert sum(kept) == min(results, 8) * x.nbytes
+    tl.testing.check_gradients(f, [x, w])
+
+
+def test_random_draws_are_kept_whatever_the_budget() -> None:
+    f = tl.function(
+        lambda x: tl.sum(tl.exp(x * tl.random.normal(tl.random.key(3), (4,)))), max_bytes=0
+    )
+    x = tl.asarray([0.1, 0.2, 0.3, 0.4])
+    with tl.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    slope = tape.gradient(y, x).numpy()
+    assert np.all(np.isfinite(slope))
+
+
+def test_bad_budgets_are_refused() -> None:
+    with pytest.raises(ValueError, match="max_bytes must be at least 0"):
+        tl.function(deep, max_bytes=-1)
+    with pytest.raises(TypeError, match="max_bytes must be an int"):
+        tl.function(deep, max_bytes=1.5)  # type: ignore[call-overload]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import tapeline as tl
-from tapeline.compiler.codegen.cluster import MAX_ROW, form_clusters
+from tapeline.compiler.codegen.cluster import MAX_NEEDS, MAX_ROW, form_clusters
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.parse import parse_graph
 
@@ -169,3 +169,25 @@ def test_a_reduction_that_is_read_across_its_rows_stays_in_front() -> None:
     assert "subtract" in names[1]
     x = tl.asarray(np.linspace(-1.0, 1.0, 9).reshape(3, 3))
     np.testing.assert_allclose(tl.function(apart)(x).numpy(), apart(x).numpy(), rtol=1e-14)
+
+
+def test_the_slope_of_an_activation_is_computed_where_it_is_used() -> None:
+    assert clusters_of("""\
+graph g:
+  %0 = placeholder(name='x') : float32[4, 4]
+  %1 = placeholder(name='w') : float32[4, 4]
+  %2 = tanh(%0) : float32[4, 4]
+  %3 = matmul(%2, %1) : float32[4, 4]
+  %4 = square(%2) : float32[4, 4]
+  %5 = multiply(%3, %4) : float32[4, 4]
+  return %5""") == [[2], [3], [4, 5]]
+
+
+def test_a_long_sum_of_products_does_not_wait_for_all_of_them() -> None:
+    lines = ["graph g:", "  %0 = placeholder(name='x') : float32[4, 4]"]
+    lines += ["  %1 = exp(%0) : float32[4, 4]"]
+    for k in range(40):
+        lines.append(f"  %{2 * k + 2} = matmul(%{2 * k}, %0) : float32[4, 4]")
+        lines.append(f"  %{2 * k + 3} = add(%{2 * k + 1}, %{2 * k + 2}) : float32[4, 4]")
+    sums = [group for group in clusters_of("\n".join([*lines, "  return %81"])) if group[0] % 2]
+    assert max(len(group) for group in sums) <= MAX_NEEDS + 1
