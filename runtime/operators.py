@@ -348,6 +348,8 @@ def make_binary(
     is_common = promote is _common_promote
     # NumPy promotes by the same rules, so only a gradient needs the casts as ops
     is_loose = is_common and isinstance(op.kernel, np.ufunc) and {*"iufc"} <= {*op.kinds}
+    is_loose = is_loose or getattr(promote, "is_numpys", False)
+    keeps_ints = is_common or getattr(promote, "keeps_ints", False)
     order = {"x": "y", "y": "x", "p": "q", "q": "p"} if reflected else {}
     order = {key: order.get(key, key) for key in "xypq"}
     early, record = "", ""
@@ -357,7 +359,7 @@ def make_binary(
         record = _BINARY_RECORD.format(late=_MIXED if is_loose else "", **order)
     source = _BINARY.format(
         guard=_GUARD_METHOD if method or reflected else _GUARD_FUNCTION,
-        dtypes="" if is_loose else _SAME.format(fast=_is_none_of(_fast_dtypes(op, is_common))),
+        dtypes="" if is_loose else _SAME.format(fast=_is_none_of(_fast_dtypes(op, keeps_ints))),
         early=early,
         record=record,
         x=order["x"],

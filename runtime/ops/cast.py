@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.op import Attrs, DTypeOf, Sample, ScalarEmitter, Trait, V
 from tapeline.runtime.operators import attach_method, make_unary
-from tapeline.runtime.ops.pointwise import apply, call, define_pointwise, to_real
+from tapeline.runtime.ops.pointwise import apply, call, define_pointwise, shorten, to_real
 from tapeline.runtime.spec import (
     SUPPORTED_DTYPES,
     DType,
@@ -379,3 +379,6 @@ def stop_gradient(x: TensorLike, /) -> Tensor:
     3.0
     """
     return _stop_gradient(x)
+
+
+shorten(CAST)

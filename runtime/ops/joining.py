@@ -12,7 +12,7 @@ from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DTypeError
 from tapeline.runtime.op import Assembly, Attrs, Expansion, Part, Sample, define_op
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis, no_pad_first
-from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.ops.pointwise import apply, call, shorten
 from tapeline.runtime.ops.shaping import EXPAND_DIMS, ravel
 from tapeline.runtime.ops.slicing import FULL, GETITEM, slice_along, strip_full
 from tapeline.runtime.spec import Shape, TensorSpec, canonical_dtype, normalize_axis, spec_of
@@ -250,8 +250,13 @@ install_conversions(stack=stack)
 
 def _pad_kernel(x: Array, pads: tuple[tuple[int, int], ...], value: float) -> Array:
     shape = tuple(low + n + high for n, (low, high) in zip(x.shape, pads, strict=True))
-    out = np.full(shape, value, x.dtype)
-    out[_inner(x.shape, pads)] = x
+    out = np.empty(shape, x.dtype)
+    rest: list[slice] = [slice(None)] * x.ndim
+    for axis, (n, (low, _)) in enumerate(zip(x.shape, pads, strict=True)):
+        for side in (slice(0, low), slice(low + n, None)):
+            out[(*rest[:axis], side)] = value
+        rest[axis] = slice(low, low + n)
+    out[tuple(rest)] = x
     return out
 
 
@@ -360,3 +365,5 @@ def pad(
 register_ufunc(np.concatenate, concat)
 register_ufunc(np.stack, stack)
 register_ufunc(np.pad, pad)
+
+shorten(PAD)

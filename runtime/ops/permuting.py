@@ -15,7 +15,7 @@ from tapeline.runtime.op import Attrs, IndexMap, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, as_index, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, kept_first, next_axes
-from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.ops.pointwise import apply, call, shorten
 from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
 
@@ -248,3 +248,5 @@ for _function, _numpy in (
     (flip, np.flip),
 ):
     register_ufunc(_numpy, _function)
+
+shorten(PERMUTE_DIMS, FLIP)

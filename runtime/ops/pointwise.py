@@ -33,6 +33,7 @@ from tapeline.runtime.operators import (
     attach_method,
     keeps_bfloat16,
     make_binary,
+    make_unary,
     promote,
 )
 from tapeline.runtime.spec import (
@@ -154,8 +155,20 @@ def attach_operators(name: str, sign: str, op: Op, promote: Promote = promote) -
     attach_method(f"__i{name}__", make_inplace(f"{sign}=", forward))
 
 
+_SHORT_WAYS: dict[Op, Callable[..., Tensor]] = {}
+
+
+def shorten(*ops: Op) -> None:
+    """Give ops of one input, any dtype and some attributes a short way through `apply`."""
+    for op in ops:
+        _SHORT_WAYS[op] = make_unary(op)
+
+
 def apply(op: Op, *inputs: Tensor, attrs: Attrs = ()) -> Tensor:
     """The one output of an op on tensors."""
+    short = _SHORT_WAYS.get(op)
+    if short is not None:
+        return short(*inputs, attrs)
     result: Tensor = bind(op, inputs, attrs)
     return result
 

@@ -307,6 +307,8 @@ def power(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     """
     if type(x1) is Tensor and type(x2) in (int, float) and x1.dtype.kind == "f":
         return _power_of_float(x1, x2)  # type: ignore[arg-type]
+    if type(x1) is Tensor and type(x2) is Tensor and x1.dtype is x2.dtype and x1.dtype.kind == "f":
+        return _power(x1, x2)
     base, exponent = weak_or_tensor(POWER, x1), weak_or_tensor(POWER, x2)
     dtype = promoted_dtype(dtype_or_type(base), dtype_or_type(exponent))
     if dtype.kind in "fc":

@@ -65,9 +65,15 @@ def bool_as_int8(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     return promote(op, a, b)
 
 
+bool_as_int8.keeps_ints = True  # type: ignore[attr-defined]  # two ints of one dtype stay
+
+
 def promote_to_bool(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """Logical ops: each operand by itself becomes bool, true where it is not 0."""
     return as_tensor(a, _BOOL, op.name), as_tensor(b, _BOOL, op.name)
+
+
+promote_to_bool.is_numpys = True  # type: ignore[attr-defined]  # NumPy's loops do the same
 
 
 def promote_to_compare(op: Op, a: Any, b: Any) -> tuple[Tensor, Tensor]:

@@ -63,7 +63,40 @@ def _infer_bool(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> TensorS
     return spec_of(reduced_shape(x.static_shape, axes, keepdims), _BOOL)
 
 
+_EVERYWHERE = [(tuple(range(ndim)), False) for ndim in range(65)]
+_EVERYWHERE_KEPT = [(axes, True) for axes, _ in _EVERYWHERE]
+"""Attributes of a reduction of all axes, by the number of dimensions; NumPy has at most 64."""
+_ALONG: dict[tuple[int, int, bool], Attrs] = {}
+_CLOSURES: dict[Op, Callable[..., Tensor]] = {}
+
+
+def plain_attrs(axis: Axis, ndim: int, keepdims: Any) -> Attrs | None:
+    """Attributes for all axes or one, looked up; None for axes that must be resolved first."""
+    if axis is None:
+        return (_EVERYWHERE_KEPT if keepdims else _EVERYWHERE)[ndim]
+    if type(axis) is not int or not -ndim <= axis < ndim:
+        return None
+    key = axis, ndim, bool(keepdims)
+    found = _ALONG.get(key)
+    if found is None:
+        found = _ALONG[key] = ((axis % ndim,), bool(keepdims))
+    return found
+
+
+def closure_of(op: Op) -> Callable[..., Tensor]:
+    """The short way into a reduction."""
+    found = _CLOSURES.get(op)
+    if found is None:
+        found = _CLOSURES[op] = make_unary(op)
+    return found
+
+
 def reduce_over(op: Op, x: TensorLike, axis: Axis, keepdims: bool) -> Tensor:
+    """One of the reductions whose attributes are axes and `keepdims`."""
+    if type(x) is Tensor and x._value.dtype.kind in op.kinds and 0 not in x._value.shape:
+        attrs = plain_attrs(axis, len(x._value.shape), keepdims)
+        if attrs is not None:
+            return closure_of(op)(x, attrs)
     tensor = computable(x, argument=op.name)
     check_dtype(op.name, tensor.dtype, op.kinds)
     attrs = (normalize_axes(op.name, axis, tensor.ndim), bool(keepdims))
@@ -76,6 +109,8 @@ def reduce_over(op: Op, x: TensorLike, axis: Axis, keepdims: bool) -> Tensor:
 
 
 def _sum_kernel(x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if x.dtype.kind == "b" and len(axes) == x.ndim and not keepdims:
+        return np.int64(np.count_nonzero(x))
     return add_reduce(x, axes, None, None, keepdims)
 
 
@@ -100,9 +135,6 @@ SUM = define_op(
 
 
 _sum = make_unary(SUM)
-_EVERYWHERE = [(tuple(range(ndim)), False) for ndim in range(65)]
-_EVERYWHERE_KEPT = [(axes, True) for axes, _ in _EVERYWHERE]
-"""Attributes of a sum over all axes, by the number of dimensions; NumPy has at most 64."""
 
 
 def _accumulate(
@@ -148,9 +180,10 @@ def sum(
     >>> tl.sum(tl.asarray([[1, 2], [3, 4]]), axis=0).numpy()
     array([4, 6])
     """
-    if axis is None and dtype is None and type(x) is Tensor:
-        kept = _EVERYWHERE_KEPT if keepdims else _EVERYWHERE
-        return _sum(x, kept[len(x._value.shape)])
+    if dtype is None and type(x) is Tensor:
+        attrs = plain_attrs(axis, len(x._value.shape), keepdims)
+        if attrs is not None:
+            return _sum(x, attrs)
     return _accumulate(SUM, x, axis, dtype, keepdims)
 
 
@@ -220,6 +253,10 @@ def prod(
     >>> tl.prod(tl.asarray([[1, 2], [3, 4]]), axis=1).numpy()
     array([ 2, 12])
     """
+    if dtype is None and type(x) is Tensor:
+        attrs = plain_attrs(axis, len(x._value.shape), keepdims)
+        if attrs is not None:
+            return closure_of(PROD)(x, attrs)
     return _accumulate(PROD, x, axis, dtype, keepdims)
 
 

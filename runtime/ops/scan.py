@@ -14,7 +14,7 @@ from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
 from tapeline.runtime.ops.joining import CONCAT, concat
 from tapeline.runtime.ops.permuting import FLIP, PERMUTE_DIMS
-from tapeline.runtime.ops.pointwise import apply, call, computable, conjugate
+from tapeline.runtime.ops.pointwise import apply, call, computable, conjugate, shorten
 from tapeline.runtime.ops.shaping import ravel
 from tapeline.runtime.ops.slicing import slice_along
 from tapeline.runtime.spec import (
@@ -250,3 +250,5 @@ attach_method("cumsum", cumsum)
 attach_method("cumprod", cumulative_prod)
 register_ufunc(np.cumsum, cumsum)
 register_ufunc(np.cumprod, cumulative_prod)
+
+shorten(CUMULATIVE_SUM, CUMULATIVE_PROD)

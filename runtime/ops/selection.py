@@ -243,7 +243,13 @@ register_ufunc(np.minimum, minimum)
 # -- clip ------------------------------------------------------------------------------------------
 
 
+_clip_ufunc = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
+"""What `np.clip` runs, in one pass; NumPy has it since 1.17, but under no public name."""
+
+
 def _clip_kernel(x: Any, low: Any, high: Any) -> Any:
+    if _clip_ufunc is not None and x.dtype.kind != "b":
+        return _clip_ufunc(x, low, high)
     return np.minimum(np.maximum(x, low), high)
 
 

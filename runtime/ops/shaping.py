@@ -21,7 +21,7 @@ from tapeline.runtime.ops.batch_rules import (
     larger_shape,
     next_axes,
 )
-from tapeline.runtime.ops.pointwise import apply, call, unbroadcast
+from tapeline.runtime.ops.pointwise import apply, call, shorten, unbroadcast
 from tapeline.runtime.spec import Shape, TensorSpec, spec_of
 from tapeline.runtime.spec import broadcast_shapes as common_shape
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
@@ -394,3 +394,5 @@ for _function, _numpy in (
     (broadcast_arrays, np.broadcast_arrays),
 ):
     register_ufunc(_numpy, _function)
+
+shorten(RESHAPE, EXPAND_DIMS, SQUEEZE, BROADCAST_TO)

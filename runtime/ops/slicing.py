@@ -31,7 +31,7 @@ from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array, as_index
 from tapeline.runtime.ops.batch_rules import all_of_first, batch_changed, larger_shape, next_axis
 from tapeline.runtime.ops.permuting import FLIP
-from tapeline.runtime.ops.pointwise import apply, call, masked
+from tapeline.runtime.ops.pointwise import apply, call, masked, shorten
 from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE
 from tapeline.runtime.spec import Shape, TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
@@ -369,3 +369,5 @@ def diagonal(x: TensorLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1) 
 
 
 attach_method("diagonal", diagonal)
+
+shorten(GETITEM, DIAGONAL)

@@ -15,7 +15,14 @@ from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype, computable, over
-from tapeline.runtime.ops.reduction import SUM, add_reduce, keep, reduced_shape
+from tapeline.runtime.ops.reduction import (
+    SUM,
+    add_reduce,
+    closure_of,
+    keep,
+    plain_attrs,
+    reduced_shape,
+)
 from tapeline.runtime.ops.shaping import spread
 from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
@@ -110,6 +117,10 @@ def mean(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tens
     >>> tl.mean(tl.asarray([[1, 2], [3, 4]]), axis=0).numpy()
     array([2., 3.])
     """
+    if type(x) is Tensor and x._value.dtype.kind == "f":
+        attrs = plain_attrs(axis, len(x._value.shape), keepdims)
+        if attrs is not None:
+            return closure_of(MEAN)(x, attrs)
     x = computable(x, argument="mean")
     return apply(MEAN, x, attrs=(normalize_axes("mean", axis, x.ndim), bool(keepdims)))
 
@@ -125,7 +136,8 @@ def _var_kernel(x: Array, axes: tuple[int, ...], keepdims: bool, correction: flo
     if x.dtype.kind in "biu":
         x = x.astype(_FLOAT64)
     deviation = x - _mean_kernel(x, axes, True)
-    total = add_reduce(deviation * deviation, axes, None, None, keepdims)
+    squares = np.multiply(deviation, deviation, deviation if x.ndim else None)
+    total = add_reduce(squares, axes, None, None, keepdims)
     freedom = _freedom(x.shape, axes, correction)
     if freedom == 0:
         with np.errstate(divide="ignore", invalid="ignore"):
