@@ -1,23 +1,84 @@
-"""The snippets of documents run, page by page."""
+"""The snippets of the documentation run, page by page, and print what the pages say.
+
+`UPDATE_DOCUMENTS=1` writes what they print into the pages.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import linecache
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    str(path.relative_to(DOCS))
+    for path in DOCS.rglob("*.md")
+    if "```python" in path.read_text() and "decisions" not in path.parts
+)
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```\n)?", re.M | re.S)
 
 
-@pytest.mark.parametrize("name", ["inspection.md"])
-def test_snippets_run(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.fixture(autouse=True)
+def _leave_no_compiled_pages() -> Iterator[None]:
+    yield
+    linecache.clearcache()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_snippets_run_and_print_what_the_page_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name == "export.md":
+        pytest.importorskip("onnx", reason="onnx is not installed; it is in the extra 'test'")
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```$", (DOCS / name).read_text(), re.M | re.S)
-    source = tmp_path / f"{name}.py"
-    source.write_text("\n".join(blocks))
-    exec(compile(source.read_text(), str(source), "exec"), {"__name__": "snippets"})
-    assert "kernels of loss" in capsys.readouterr().out
-    assert (tmp_path / "loss.tapeline").exists()
+    page = DOCS / name
+    text = page.read_text()
+    source = tmp_path / "page.py"
+    scope: dict[str, object] = {"__name__": "snippets"}
+    written, shown, position = "", "", 0
+    for block in BLOCK.finditer(text):
+        code = "\n" * written.count("\n") + block[1]
+        written += block[1]
+        source.write_text(written)
+        linecache.clearcache()
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, str(source), "exec"), scope)
+        shown += text[position : block.start()] + f"```python\n{block[1]}```\n"
+        if block[2] is not None:
+            shown += f"\n```text\n{printed.getvalue()}```\n"
+        position = block.end()
+    shown += text[position:]
+    if os.environ.get("UPDATE_DOCUMENTS"):
+        page.write_text(shown)
+    else:
+        assert shown == text
+
+
+def test_all_pages_are_in_the_site() -> None:
+    listed = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+    assert pages - listed == set()
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_its_links_lead_somewhere(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed; it is in the extra 'dev'")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "reference" / "index.html").read_text()
+    for name in ("tl.function", "tl.export.onnx", "tl.debugging.profile", "tl.nn.conv2d"):
+        assert f'id="{name.replace(".", "-").lower()}"' in page or f'id="{name}"' in page
