@@ -20,9 +20,9 @@ from benchmarks.measure import Timing, time_in_turns, worst_difference
 
 
 def all_cases() -> list[Case]:
-    from benchmarks import kernels, overheads, training
+    from benchmarks import kernels, overheads, signatures, training
 
-    return [*overheads.CASES, *kernels.CASES, *training.CASES]
+    return [*overheads.CASES, *signatures.CASES, *kernels.CASES, *training.CASES]
 
 
 def chosen(cases: Iterable[Case], only: str) -> list[Case]:

@@ -9,6 +9,7 @@ codegen.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ from tapeline.compiler.codegen.entry_spec import (
 )
 from tapeline.compiler.codegen.native_call import NativeEntry
 from tapeline.compiler.executable.executable import Executable
-from tapeline.compiler.frontend.signature import ordered_keys
+from tapeline.compiler.frontend.signature import is_told_by_identity, ordered_keys
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import BUSY, RECORDING, STATE
 from tapeline.runtime.spec import canonical_dtype
@@ -200,6 +201,9 @@ def _argument(value: Any, leaves: list[Any]) -> ArgSpec | None:
         return ArgSpec("object", value=value)
     if kind is float or (kind is int and -(2**63) <= value < 2**63):
         return ArgSpec("constant", value=value)
+    if nest.is_leaf(value) and is_told_by_identity(value):
+        reference = reference_to(value)
+        return None if reference is None else ArgSpec("weak", value=reference)
     container, keys = _CONTAINERS.get(kind), _keys(value)
     if container is None or keys is None or len(value) > _ITEMS:
         return None
@@ -214,6 +218,14 @@ def _argument(value: Any, leaves: list[Any]) -> ArgSpec | None:
         return None
     known = tuple(item for item in items if item is not None)
     return ArgSpec(container, items=known, keys=keys, order=order)
+
+
+def reference_to(value: Any) -> weakref.ref[Any] | None:
+    """A weak reference to the object; None where it cannot have one."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return None
 
 
 def _keys(container: Any) -> tuple[Any, ...] | None:

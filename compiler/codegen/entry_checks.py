@@ -156,6 +156,8 @@ class EntryChecks:
         """One argument or item; the data pointers in it join `checked`."""
         if arg.kind == "object":
             self.require_equal("ptr", argument, self.object(arg.value))
+        elif arg.kind == "weak":
+            self.check_referent(arg.value, argument)
         elif arg.kind in ("float", "int"):
             self.checked.append((True, self.check_number(arg.kind, argument)))
         elif arg.kind == "constant":
@@ -170,6 +172,12 @@ class EntryChecks:
             self.checked.append((False, argument))
         else:
             self.check_value(arg, argument)
+
+    def check_referent(self, reference: Any, argument: str) -> None:
+        """The object of a weak reference. One that is dead refers to None."""
+        self.require_equal("ptr", self.field(self.object(reference), layout.REFERENT), argument)
+        none = self.object(None, "py_none")
+        self.require(self.fn.compare("ne", argument, none, "ptr"))
 
     def check_value(self, arg: ArgSpec, argument: str) -> None:
         """A tensor, or (kind "value") an array."""

@@ -13,7 +13,17 @@ from tapeline.compiler.codegen import layout
 from tapeline.runtime.spec import DType, Shape
 
 ArgKind: TypeAlias = Literal[
-    "tensor", "array", "value", "float", "int", "constant", "object", "tuple", "list", "dict"
+    "tensor",
+    "array",
+    "value",
+    "float",
+    "int",
+    "constant",
+    "object",
+    "weak",
+    "tuple",
+    "list",
+    "dict",
 ]
 ContainerKind: TypeAlias = Literal["tuple", "list", "dict"]
 OutKind: TypeAlias = Literal["tensor", "array", "store", "object", "kept"]
@@ -27,7 +37,8 @@ class ArgSpec:
     kind "tensor" or "array": a tensor without history, or an ndarray, of this dtype and shape.
     "value": either of them. "tuple", "list", "dict": a container of exactly that type, with these
     items (and keys, in this order; `order` tells in which order its tensors are counted).
-    "float", "int": a Python number, passed on as float64 or int64. "object": this very object.
+    "float", "int": a Python number, passed on as float64 or int64. "object": this very object;
+    "weak": the object that the weak reference `value` refers to, which is not kept alive.
     "constant": a float with the bits of `value`, or an int that equals it.
     """
 
@@ -35,7 +46,7 @@ class ArgSpec:
     dtype: DType | None = None
     shape: Shape = ()
     value: Any = None
-    """For kinds "object" and "constant"."""
+    """For kinds "object", "weak" and "constant"."""
     items: tuple[ArgSpec, ...] = ()
     keys: tuple[Any, ...] = ()
     order: tuple[int, ...] = ()

@@ -12,6 +12,7 @@ import functools
 import os
 import sys
 import sysconfig
+import weakref
 from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
@@ -33,6 +34,8 @@ DICT_USED = 16
 TUPLE_ITEMS = 24
 LIST_ITEMS = 24
 FLOAT_VALUE = 16
+REFERENT = 16
+"""What a weak reference refers to; None once that is gone."""
 
 ARRAY_DATA = 16
 ARRAY_NDIM = 24
@@ -45,7 +48,6 @@ C_CONTIGUOUS_ALIGNED = 0x101
 
 TYPE_FLAGS = 168
 HAVE_VECTORCALL = 1 << 11
-METHOD_DESCRIPTOR = 1 << 17
 
 _API_VERSION = 0
 _API_ARRAY_TYPE = 2
@@ -150,6 +152,8 @@ def _objects_hold() -> bool:
     items = [object(), object()]
     number = 1.5
     pair = (number, items, items)
+    probe = _Probe()
+    reference = weakref.ref(probe)
     return (
         object.__basicsize__ == FIRST_FIELD
         and _word(items, OBJECT_TYPE) == id(list)
@@ -160,6 +164,7 @@ def _objects_hold() -> bool:
         and _word(pair, VAR_SIZE) == 3
         and _word(pair, TUPLE_ITEMS + 8) == id(items)
         and ctypes.c_double.from_address(id(number) + FLOAT_VALUE).value == number
+        and _word(reference, REFERENT) == id(probe)
         and ctypes.c_ulong.from_address(id(_Probe) + TYPE_FLAGS).value == _Probe.__flags__
         and ctypes.c_ulong.from_address(id(list) + TYPE_FLAGS).value == list.__flags__
     )

@@ -394,6 +394,14 @@ def _static_key(value: Any, kind: type) -> Hashable:
     return value  # type: ignore[no-any-return]  # hashable, asked above
 
 
+def is_told_by_identity(value: Any) -> bool:
+    """Whether a leaf of arguments counts as this very object, as long as it lives."""
+    try:
+        return type(_static_key(value, type(value))) is _Identity
+    except ArgumentTypeError:
+        return False
+
+
 def build_matcher(call: Call) -> Callable[..., bool] | None:
     """A quick test of whether positional arguments have the key of `call`; None where there is
     none.

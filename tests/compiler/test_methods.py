@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tapeline as tl
+from tapeline.compiler.codegen.layout import native_entry_allowed
 
 
 class Scaler:
@@ -145,3 +146,39 @@ def test_more_objects_than_a_function_serves_natively(count: int) -> None:
     for _ in range(4):
         assert [m.scale(x).item() for m in models] == [float(k) for k in range(count)]
     assert all(m.scale.trace_count == 1 for m in models)
+
+
+@pytest.mark.skipif(not native_entry_allowed(), reason="calls take the Python path here")
+def test_native_entries_hold_their_objects_weakly_and_know_them() -> None:
+    class Node:
+        """An argument that counts as itself."""
+
+    f = tl.function(lambda x, node: x * node.k)
+    node, v, x = Node(), tl.Variable(5.0), tl.asarray([1.0, 2.0])
+    node.k = 3.0  # type: ignore[attr-defined]
+    g = tl.function(lambda x, v: x * v)
+    for _ in range(4):
+        assert f(x, node).tolist() == [3.0, 6.0]
+        assert g(x, v).tolist() == [5.0, 10.0]
+    calls: list[Any] = []
+    f._slow = lambda *args: calls.append(args) or f._call(*args)
+    g._slow = lambda *args: calls.append(args) or g._call(*args)
+    assert f(x, node).tolist() == [3.0, 6.0]
+    assert g(x, v).tolist() == [5.0, 10.0]
+    assert not calls
+    assert f(x, Alike(node)).tolist() == [4.0, 8.0]
+    assert g(x, tl.Variable(7.0)).tolist() == [7.0, 14.0]
+    assert len(calls) == 2
+    alive = weakref.ref(node)
+    calls.clear()
+    del node
+    assert alive() is None
+    with pytest.raises(AttributeError):
+        f(x, None)
+
+
+class Alike:
+    """Another object of the same look."""
+
+    def __init__(self, other: Any) -> None:
+        self.k = other.k + 1.0
