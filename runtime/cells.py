@@ -37,6 +37,8 @@ def make_inplace(sign: str, function: Callable[[Any, Any], Any]) -> Callable[[An
         if result is NotImplemented:
             return result
         value = a._value
+        if STATE.handler is not None and getattr(value, "weak", None) is not None:
+            return result  # a Python number of a trace: numbers do not change
         if result.shape != value.shape:
             raise ArgumentError(
                 f"x {sign} y: the result has shape {result.shape}, x has shape {value.shape}; "

@@ -262,6 +262,23 @@ class Blocks(ast.NodeTransformer):
         operator = "and_" if isinstance(node.op, ast.And) else "or_"
         return operate(operator, first, *map(thunk, rest), like=node)
 
+    def visit_comprehension(self, node: ast.comprehension) -> Any:
+        """A `for` of a comprehension: it may not leave items out as a tensor says."""
+        self.generic_visit(node)
+        node.ifs = [operate("filter_", test, like=test) for test in node.ifs]
+        return node
+
+    def visit_ListComp(self, node: ast.ListComp) -> Any:
+        """A list of what a function gives for each item, where it is no more than that."""
+        first = node.generators[0]
+        is_simple = len(node.generators) == 1 and not first.ifs and not first.is_async
+        name = first.target.id if isinstance(first.target, ast.Name) else None
+        if name is None or not is_simple or suspends([node]) or contains([node], ast.NamedExpr):
+            return self.generic_visit(node)
+        function = thunk(self.visit(node.elt))
+        function.args.args = [at(ast.arg(name), node)]
+        return operate("list_of", self.visit(first.iter), function, like=node)
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         """`not`."""
         self.generic_visit(node)

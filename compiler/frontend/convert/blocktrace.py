@@ -16,7 +16,7 @@ import numpy as np
 
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.convert.containers import Containers, Slot, user_variables
-from tapeline.compiler.frontend.convert.state import State, tracing_graph
+from tapeline.compiler.frontend.convert.state import State, appended_lists, tracing_graph
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime import nest
@@ -117,6 +117,7 @@ class Surroundings:
     def around(cls, state: State, blocks: tuple[Callable[..., Any], ...]) -> Surroundings:
         """As it is now."""
         variables = user_variables(is_library_code, blocks)
+        variables += [("a list", x) for x in appended_lists(state)]
         return cls(state, state.get(), Containers(variables), variables)
 
     def restore(self) -> None:

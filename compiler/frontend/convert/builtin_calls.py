@@ -28,7 +28,7 @@ from tapeline.runtime.ops.reduction import all as all_along
 from tapeline.runtime.ops.reduction import any as any_along
 from tapeline.runtime.ops.reduction import sum as sum_along
 from tapeline.runtime.ops.selection import where
-from tapeline.runtime.ops.sorting import sort
+from tapeline.runtime.ops.sorting import argsort, sort
 from tapeline.runtime.tensor import as_tensor
 
 
@@ -149,25 +149,26 @@ def _round(x: Any, digits: Any = None) -> Any:
         return builtins.round(x) if digits is None else builtins.round(x, digits)
     tensor = as_tensor(x)
     rounded = rounding.round(tensor) if digits is None else rounding.round(tensor, digits)
-    if digits is None and tensor.dtype.kind == "f" and not tensor.shape:
-        return mark_weak(as_tensor(rounded, np.int64), int)
+    if digits is None and getattr(tensor._value, "weak", None) is float:
+        return mark_weak(as_tensor(rounded, np.int64), int)  # as of a Python float
     return rounded
 
 
 def _extremum(name: str, reduce: Callable[..., Any], is_better: Callable[..., Any]) -> Any:
     plain = getattr(builtins, name)
 
-    def extremum(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            return plain(*args, **kwargs)
-        if len(args) == 1 and is_symbolic(args[0]) and as_tensor(args[0]).ndim == 1:
+    def extremum(*args: Any, key: Any = None, **kwargs: Any) -> Any:
+        if len(args) == 1 and is_symbolic(args[0]) and as_tensor(args[0]).ndim == 1 and not key:
             return reduce(args[0])
         items = args if len(args) > 1 else tuple(args[0])
-        if not any(map(is_symbolic, items)):
-            return plain(items)
-        best = items[0]
-        for item in items[1:]:
-            best = where(as_condition(is_better(item, best)), item, best)
+        keys = items if key is None else tuple(_map(key, items))
+        if not any(map(is_symbolic, keys)):
+            return plain(items, key=key, **kwargs) if len(args) == 1 else plain(*items, key=key)
+        best, chosen = items[0], keys[0]
+        for item, own in zip(items[1:], keys[1:], strict=True):
+            better = as_condition(is_better(own, chosen))
+            best = nest.map_structure(lambda a, b: where(better, a, b), item, best)  # noqa: B023  # used at once
+            chosen = where(better, own, chosen)
         return best
 
     return extremum
@@ -195,10 +196,20 @@ def _quantifier(plain: Callable[..., Any], reduce: Callable[..., Any], stop: boo
     return quantifier
 
 
-def _sorted(items: Any, **kwargs: Any) -> Any:
-    if kwargs.get("key") is None and is_symbolic(items) and as_tensor(items).ndim == 1:
-        return list(sort(items, descending=builtins.bool(kwargs.get("reverse", False))))
-    return builtins.sorted(items, **kwargs)
+def _sorted(items: Any, *, key: Any = None, reverse: Any = False) -> Any:
+    if key is None and is_symbolic(items) and as_tensor(items).ndim == 1:
+        return list(sort(items, descending=builtins.bool(reverse)))
+    given = list(items)
+    keys = given if key is None else list(_map(key, given))
+    if not any(map(is_symbolic, keys)):
+        return builtins.sorted(given, key=key, reverse=reverse)
+    order = argsort(joining.stack(keys), descending=builtins.bool(reverse))
+    columns = zip(*[nest.flatten(item) for item in given], strict=True)
+    ordered = [joining.stack(column)[order] for column in columns]
+    return [
+        nest.unflatten(given[0], [column[k] for column in ordered])
+        for k in builtins.range(len(given))
+    ]
 
 
 def _print(*values: Any, **options: Any) -> None:

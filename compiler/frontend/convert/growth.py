@@ -12,7 +12,7 @@ from typing import Any
 
 from tapeline.compiler.frontend.convert.blocktrace import BlockTrace, Value
 from tapeline.compiler.frontend.convert.carried import output_form
-from tapeline.compiler.frontend.convert.state import State
+from tapeline.compiler.frontend.convert.state import State, appended_lists
 from tapeline.compiler.frontend.convert.unify import Joined, node_of
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime import nest
@@ -26,13 +26,7 @@ MOST_ITEMS = 20_000
 
 def growing_lists(state: State) -> dict[int, list[Any]]:
     """By id, the lists that the loop does nothing with but append to them."""
-    if state.appended is None:
-        return {}
-    try:
-        found = state.appended()
-    except NameError:
-        return {}
-    return {id(x): x for x in found if type(x) is list}
+    return {id(x): x for x in appended_lists(state)}
 
 
 class Growth:

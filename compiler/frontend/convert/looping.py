@@ -77,6 +77,18 @@ def repeat_for(
     return True
 
 
+def collect(iterable: Iterable[Any], function: Callable[[Any], Any]) -> list[Any]:
+    """What a function gives for each item; over a tensor or a long range as one loop."""
+    items = None if tracing_graph() is None else sequence_of(iterable)
+    if items is None:
+        return [function(item) for item in iterable]
+    found: list[Any] = []
+    state = State((), tuple, lambda _: None, appended=lambda: (found,))
+    if not repeat_for(items, None, lambda item: found.append(function(item)), state):
+        return [function(item) for item in items]
+    return found
+
+
 def unroll(
     items: Iterable[Any],
     test: Callable[[], Any] | None,

@@ -15,7 +15,7 @@ from tapeline.compiler.frontend.convert import looping, staging
 from tapeline.compiler.frontend.convert.calls import callee, install_operators
 from tapeline.compiler.frontend.convert.reads import note_attribute
 from tapeline.compiler.frontend.convert.state import LOOPS, UNDEF, Get, Set, State, is_symbolic
-from tapeline.runtime.errors import PathError
+from tapeline.runtime.errors import DynamicShapeError, PathError
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Lt": operator.lt,
@@ -143,6 +143,21 @@ class Operators:
                 return value
             value = following()
         return value
+
+    @staticmethod
+    def list_of(iterable: Iterable[Any], function: Callable[[Any], Any]) -> list[Any]:
+        """`[function(item) for item in iterable]`"""
+        return looping.collect(iterable, function)
+
+    @staticmethod
+    def filter_(condition: Any) -> Any:
+        """The `if` of a comprehension."""
+        if is_symbolic(condition):
+            raise DynamicShapeError(
+                "a comprehension leaves items out as a tensor says, so its length depends on data; "
+                "keep all items, with tl.where for those that do not count"
+            )
+        return condition
 
     @staticmethod
     def not_(value: Any) -> Any:

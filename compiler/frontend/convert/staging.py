@@ -73,7 +73,9 @@ def contained(item: Any, container: Any) -> Any:
     """`item in container`"""
     if is_symbolic(container):
         return (as_tensor(container) == item).any()
-    if not is_symbolic(item) or not isinstance(container, list | tuple | range | set | frozenset):
+    if not isinstance(container, list | tuple | range | set | frozenset):
+        return item in container
+    if not (is_symbolic(item) or any(map(is_symbolic, container))):
         return item in container
     found: Any = False
     for candidate in container:

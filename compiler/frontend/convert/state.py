@@ -67,6 +67,17 @@ class _Loops(threading.local):
 
 LOOPS: Final = _Loops()
 
+
+def appended_lists(state: State) -> list[list[Any]]:
+    """The lists that a loop does nothing with but append to them."""
+    if state.appended is None:
+        return []
+    try:
+        return [x for x in state.appended() if type(x) is list]
+    except NameError:
+        return []
+
+
 NOTHING = State((), tuple, lambda _: None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.compiler.frontend.convert.random_loops import check_loops
 from tests.compiler.frontend.convert.random_programs import Writer
 
 import tapeline as tl
@@ -47,3 +48,15 @@ def test_compiled_programs_agree_on_tensors(seed: int) -> None:
 def test_many_compiled_programs_agree_on_tensors(first: int) -> None:
     for seed in range(first, first + 20):
         check_tensors(seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_programs_of_floats_and_arrays_agree(seed: int) -> None:
+    check_loops(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(8, 308, 20))
+def test_many_programs_of_floats_and_arrays_agree(first: int) -> None:
+    for seed in range(first, first + 20):
+        check_loops(seed)

@@ -877,3 +877,42 @@ def test_list_that_a_round_may_not_append_to() -> None:
 
     with pytest.raises(TracingError, match=r"changes the length or the keys of 'found'"):
         f(tl.ones((100, 2)))
+
+
+def test_comprehension_over_many_rows_is_one_loop() -> None:
+    def f(x: Any) -> Any:
+        return tl.stack([v * 2 if v > 50 else v * v for v in x])
+
+    same(f, np.arange(4.0), np.arange(100.0))
+    assert ops_of(tl.function(f), tl.asarray(np.arange(100.0))).count("scan") == 1
+
+
+def test_comprehension_that_filters_by_a_tensor_runs_op_by_op() -> None:
+    compiled = tl.function(lambda x: sum([v for v in x if v > 1]))
+    with pytest.warns(UserWarning, match=r"a comprehension leaves items out as a tensor says"):
+        assert compiled(tl.asarray([0.5, 2.0, 3.0])).item() == 5.0
+
+
+def test_extrema_and_sorting_by_a_key() -> None:
+    def f(x: Any) -> Any:
+        farthest = max(x, key=lambda v: abs(v - 2.0))
+        pairs = sorted([(x[0], 0), (x[1], 1), (x[2], 2)], key=lambda pair: -pair[0])
+        best = max([], default=x[0])
+        return farthest * 100 + pairs[0][1] * 10 + sorted([x[2], x[0], x[1]])[1] + best
+
+    same(f, np.array([1.5, 2.5, -3.25]), np.array([4.5, -2.5, 3.75]))
+
+
+def test_numbers_are_not_changed_in_place() -> None:
+    def f(n: Any) -> Any:
+        total = start = 0
+        while n > 0:
+            total += n
+            n = n - 1
+        return total * 10 + start
+
+    same(f, np.asarray(3, np.int32), np.asarray(4, np.int64))
+
+
+def test_item_in_a_list_of_tensors() -> None:
+    same(lambda x: 10 if 2.0 in [x, x + 1] and 3.0 not in (x, x * 5) else 20, 1.0, 3.0)
