@@ -18,6 +18,8 @@ from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import PICK, PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild
 from tapeline.compiler.passes.elements import name_elements, work_on_elements
+from tapeline.compiler.passes.invariants import hoist_invariants
+from tapeline.compiler.passes.row_producers import sink_rows
 from tapeline.compiler.passes.small_arrays import array_of, elements_of, split_graphs
 from tapeline.runtime.op import Attrs, Loop, Op, Trait
 
@@ -36,7 +38,7 @@ class Control:
         """The graph with simpler choices and loops."""
         if not any(is_cond(op) or is_loop(op) for op in dict.fromkeys(graph.ops)):
             return PassResult(graph, False)
-        graph = _merge(graph)
+        graph = sink_rows(_merge(graph))
         live, plans = _plan(graph)
         work = Rebuild(graph)
         for node in range(len(graph)):
@@ -59,6 +61,9 @@ class Control:
             )
             op = remake(source.ops[node], graphs)
             inputs = [given[k] for k in plan.inputs]
+            if is_loop(op):
+                location = source.locations[node]
+                op, inputs = hoist_invariants(target, op, plan.attrs, inputs, location)
             parts = _numbers_only(target, op, plan.attrs, inputs, source.locations[node])
             if parts is None:
                 made = target.add(op, inputs, plan.attrs, source.locations[node])

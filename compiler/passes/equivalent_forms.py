@@ -8,14 +8,19 @@ sides of each entry against the exact result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias, cast
 
 from tapeline.compiler.passes.rewrite import Match, Rule
 from tapeline.runtime.op import Op
 from tapeline.runtime.ops.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT
 from tapeline.runtime.ops.exponential import EXP, EXPM1, LOG, LOG1P
 from tapeline.runtime.ops.hyperbolic import TANH
+from tapeline.runtime.ops.joining import CONCAT, PAD
 from tapeline.runtime.ops.powers import POWER, RECIPROCAL, RSQRT, SQRT, SQUARE
 from tapeline.runtime.ops.special import SIGMOID
+from tapeline.runtime.spec import TensorSpec
+
+Pads: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def _is_real(m: Match) -> bool:
@@ -126,10 +131,49 @@ def _small_power(m: Match) -> int | None:
     return m.make(RECIPROCAL, x) if value == -1 else None
 
 
+def _joined(m: Match) -> int | None:
+    """A sum of two arrays with zeros around them, where one ends where the other begins, is the two
+    joined: the same bits, but for -0.0 + 0.0.
+
+    So the gradients of the parts of an array come together.
+    """
+    x, y = m.inputs
+    if x == y or not all(m.is_a(k, PAD) and m.has_one_use(k) and m.fits(k) for k in (x, y)):
+        return None
+    (pads_x, fill_x), (pads_y, fill_y) = (
+        cast(tuple[Pads, float], m.graph.attrs[k]) for k in (x, y)
+    )
+    axes = {k for k, pair in enumerate((*pads_x, *pads_y)) if pair != (0, 0)}
+    axes = {k % len(pads_x) for k in axes}
+    if fill_x or fill_y or len(axes) != 1:
+        return None
+    (axis,) = axes
+    shape = m.spec.static_shape if isinstance(m.spec, TensorSpec) else ()
+    if pads_x[axis][0] > pads_y[axis][0]:
+        x, y, pads_x, pads_y = y, x, pads_y, pads_x
+    if shape[axis] - pads_x[axis][1] != pads_y[axis][0]:
+        return None
+    parts = [*_parts(m, m.inputs_of(x)[0], axis), *_parts(m, m.inputs_of(y)[0], axis)]
+    sizes = tuple(m.graph.spec(part).static_shape[axis] for part in parts)
+    whole = m.make(CONCAT, *parts, attrs=(axis, sizes))
+    around = (pads_x[axis][0], pads_y[axis][1])
+    if around == (0, 0):
+        return whole
+    pads = tuple(around if k == axis else (0, 0) for k in range(len(pads_x)))
+    return m.make(PAD, whole, attrs=(pads, 0))
+
+
+def _parts(m: Match, node_id: int, axis: int) -> tuple[int, ...]:
+    """What an array was joined from along an axis."""
+    if m.is_a(node_id, CONCAT) and m.graph.attrs[node_id][0] == axis and m.has_one_use(node_id):
+        return m.inputs_of(node_id)
+    return (node_id,)
+
+
 EQUIVALENT_FORMS: dict[Op, Sequence[Rule]] = {
     MULTIPLY: (_product_with_itself, _halved_sigmoid),
     SUBTRACT: (_exp_minus_one,),
-    ADD: (_exp_minus_one,),
+    ADD: (_exp_minus_one, _joined),
     LOG: (_log_of_one_plus,),
     DIVIDE: (_one_over,),
     RECIPROCAL: (_reciprocal_of_root,),

@@ -233,3 +233,34 @@ def test_compiled_form_keeps_to_what_its_ops_claim(form: Any, dtype: str) -> Non
     claims = [op.ulp[dtype == "float64"] for op in _after(graph).ops if op.n_inputs]
     got = np.asarray(compiled(xs))
     assert _worst_ulp(got, xs, exact) <= sum(max(claim, 1.0) for claim in claims), name
+
+
+PARTS = """
+graph f:
+  %0 = placeholder(name='a') : float64[2, 3]
+  %1 = placeholder(name='b') : float64[2, 2]
+  %2 = placeholder(name='c') : float64[2, 1]
+  %3 = pad(%0, pads=((0, 0), (1, 3)), value=0) : float64[2, 7]
+  %4 = pad(%1, pads=((0, 0), (4, 1)), value=0) : float64[2, 7]
+  %5 = pad(%2, pads=((0, 0), (PLACE)), value=0) : float64[2, 7]
+  %6 = add(%4, %3) : float64[2, 7]
+  %7 = add(%6, %5) : float64[2, 7]
+  return %7
+"""
+
+
+def test_sums_of_neighbours_among_zeros_are_joined() -> None:
+    graph = parse_graph(PARTS.replace("PLACE", "6, 0"))
+    found = DeadCode().run(Algebra().run(graph).graph).graph
+    verify_graph(found)
+    assert [op.name for op in found.ops][3:] == ["concat", "pad"]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((2, n)) for n in (3, 2, 1)]
+    np.testing.assert_array_equal(run_graph(found, arrays)[0], run_graph(graph, arrays)[0])
+
+
+@pytest.mark.parametrize("place", ["5, 1", "3, 3"])
+def test_sums_that_overlap_are_not_joined(place: str) -> None:
+    graph = parse_graph(PARTS.replace("PLACE", place))
+    found = DeadCode().run(Algebra().run(graph).graph).graph
+    assert [op.name for op in found.ops].count("add") == 1
