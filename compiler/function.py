@@ -460,6 +460,8 @@ class Function(NativeCallable, Generic[P, R]):
         """
         if not (args or kwargs):
             args = self.input_signature or ()
+            if self._signature.annotations is not None and not args:
+                kwargs = dict(self._signature.annotations.stand_ins())
         if self._instance is not None:
             args = self._instance(), *args
         try:

@@ -190,20 +190,29 @@ def broadcast_shapes(op_name: str, *shapes: Shape) -> Shape:
     if all(shape == first for shape in shapes):
         return first
     ndim = max(len(shape) for shape in shapes)
-    result = [1] * ndim
+    result: list[Any] = [None] * ndim
     for shape in shapes:
         offset = ndim - len(shape)
         for axis, extent in enumerate(shape):
-            if extent == 1:
+            known = result[offset + axis]
+            if known is None or _is_one(known):
+                result[offset + axis] = extent
+            elif _is_one(extent) or known == extent:
                 continue
-            if result[offset + axis] not in (1, extent):
+            elif known == 1:
+                result[offset + axis] = extent
+            elif extent != 1:
                 listed = " and ".join(str(s) for s in shapes)
                 raise ShapeError(
                     f"{op_name}: shapes {listed} do not broadcast: axis {offset + axis - ndim} has "
-                    f"extents {result[offset + axis]} and {extent}; each must be equal or 1"
+                    f"extents {known} and {extent}; each must be equal or 1"
                 )
-            result[offset + axis] = extent
     return tuple(result)
+
+
+def _is_one(extent: Any) -> bool:
+    """Whether the extent is 1 for certain; does not ask that of one that is left open."""
+    return type(extent) is int and extent == 1
 
 
 def normalize_axis(op_name: str, axis: int, ndim: int) -> int:

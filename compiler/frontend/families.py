@@ -61,12 +61,12 @@ class Family:
         self._fixed: dict[Place, int] = {}
 
     def find(
-        self, given: Given, wanted: Iterable[Place] = ()
+        self, given: Given, wanted: Places = ()
     ) -> tuple[OpenFunction, tuple[int, ...]] | None:
         """A trace that serves such a call and leaves at least the dimensions `wanted` open; and
         what its symbols are then."""
         for number, trace in enumerate(self.traces):
-            if not {place for group in trace.places for place in group}.issuperset(wanted):
+            if not set(_flat(wanted)).issubset(_flat(trace.places)):
                 continue
             values = trace.values_for(given.shapes) if trace.has_numbers(given.numbers) else None
             if values is not None and (trace.guards is None or trace.guards.hold()):
@@ -75,13 +75,12 @@ class Family:
                 return trace, values
         return None
 
-    def plan(self, given: Given, wanted: tuple[Place, ...], is_reducing: bool) -> Plan:
+    def plan(self, given: Given, wanted: Places, is_reducing: bool) -> Plan:
         """What to leave open in a trace for such a call: the dimensions `wanted`, if any, and if
         `is_reducing` what varies."""
-        places = tuple([(place,) for place in wanted])
         if not is_reducing or len(self.traces) >= MAX_OPEN_TRACES:
-            return Plan(places)
-        return Plan(places or self._varying_sizes(given.shapes), self._varying_numbers(given))
+            return Plan(wanted)
+        return Plan(wanted or self._varying_sizes(given.shapes), self._varying_numbers(given))
 
     def _varying_numbers(self, given: Given) -> tuple[int, ...]:
         found = []
@@ -126,10 +125,14 @@ def open_shapes(shapes: Sequence[Shape], places: Places) -> tuple[Sizes, list[Sh
     return sizes, [tuple(shape) for shape in opened]
 
 
-def open_places(specs: Iterable[TensorSpec | None]) -> tuple[Place, ...]:
-    """The dimensions that specs of tensors, in order, do not fix."""
+def _flat(places: Places) -> list[Place]:
+    return [place for group in places for place in group]
+
+
+def open_places(specs: Iterable[TensorSpec | None]) -> Places:
+    """The dimensions that specs of tensors, in order, do not fix; each by itself."""
     return tuple(
-        (number, axis)
+        ((number, axis),)
         for number, spec in enumerate(specs)
         for axis, size in enumerate((spec and spec.shape) or ())
         if size is None

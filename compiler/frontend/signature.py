@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.compiler.frontend.families import Place, open_places
+from tapeline.compiler.frontend.annotations import Annotations
+from tapeline.compiler.frontend.families import Places, open_places
 from tapeline.compiler.frontend.frozen import freeze
 from tapeline.compiler.frontend.input_signature import InputSignature
 from tapeline.compiler.frontend.options import Options
@@ -46,8 +47,8 @@ class Call:
         Where in the key the shape of each tensor stands.
     numbers : list of int or float
         The leaves that are Python numbers, in order.
-    open : tuple of Place
-        Dimensions that specs leave open.
+    open : Places
+        Dimensions that specs or annotations leave open.
     abstract : set of int
         The ids of tensors that only stand for others, and have no values.
     """
@@ -68,7 +69,7 @@ class Call:
         self.spots: list[int] = []
         self.numbers: list[float] = []
         self.number_spots: list[int] = []
-        self.open: tuple[Place, ...] = ()
+        self.open: Places = ()
 
     def with_tensors(self, given: dict[int, Any]) -> Call:
         """The same call with other tensors, by the ids of the present ones; not yet taken apart."""
@@ -119,7 +120,8 @@ class Signature:
         if unknown:
             raise ArgumentError(f"{name}{self._shown()}: static_args: no parameter {unknown[0]!r}")
         self.specs: InputSignature | None = None
-        self._open: tuple[Place, ...] = ()
+        self._open: Places = ()
+        self.annotations = Annotations.of(function, name)
         if options.input_signature is not None:
             has_instance = self._has_instance(function, len(options.input_signature))
             self.specs = InputSignature(options.input_signature, self.signature, name, has_instance)
@@ -171,6 +173,8 @@ class Signature:
             args, kwargs = bound.args, dict(sorted(bound.kwargs.items()))
         if self.specs is not None:
             args = self.specs.conform(args)
+        if self.annotations is not None:
+            args, kwargs = self.annotations.conform(self.names, args, kwargs)
         return args, kwargs
 
     def _shown(self) -> str:
@@ -203,7 +207,17 @@ class Signature:
             first: dict[int, int] = {}
             parts.append(tuple(first.setdefault(id(t), k) for k, t in enumerate(tensors)))
         call.key = tuple(parts)
+        if self.annotations is not None and not call.open:
+            call.open = self.annotations.places(self._numbered_leaves(call))
         return call
+
+    def _numbered_leaves(self, call: Call) -> Iterator[tuple[str, int]]:
+        """The parameter and the number of each tensor that is an argument by itself."""
+        number = 0
+        for name, value in self._named(call):
+            if is_tensor_leaf(value):
+                yield name, number
+            number += len(_paths(value, name))
 
     def _named(self, call: Call) -> Iterator[tuple[str, Any]]:
         """The arguments of a call with the names that people use."""

@@ -262,7 +262,7 @@ def _broadcast_to_infer(x: TensorSpec, shape: Shape) -> TensorSpec:
     own = x.static_shape
     lead = len(shape) - len(own)
     fits = lead >= 0 and all(
-        extent in (1, wanted) for extent, wanted in zip(own, shape[lead:], strict=True)
+        extent in (wanted, 1) for extent, wanted in zip(own, shape[lead:], strict=True)
     )
     if not fits:
         raise ShapeError(

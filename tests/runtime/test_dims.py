@@ -90,7 +90,7 @@ def test_what_python_asks_for_is_fixed() -> None:
     for ask in (int, range, operator.index, lambda n: np.zeros(n), lambda n: [0] * n, float):
         sizes = Sizes((7,))
         (n,) = sizes.symbols
-        ask(n)  # type: ignore[operator]  # one of several callables
+        ask(n)
         assert sizes.fixed() == {0}
         assert sizes.hold((7,))
         assert not sizes.hold((8,))

@@ -34,8 +34,10 @@ def texts_for(function: Any, sizes: Any) -> set[str]:
         np.testing.assert_allclose(
             f(tl.asarray(x)).numpy(), function(tl.asarray(x)).numpy(), rtol=1e-11, atol=1e-12
         )
-        found.add(f._valid(f._signature.take_apart(f._signature.bind((tl.asarray(x),), {})).key)
-                  .differentiable.compiled.executable().module.text)  # fmt: skip
+        call = f._signature.take_apart(f._signature.bind((tl.asarray(x),), {}))
+        concrete = f._valid(call.key)
+        assert concrete is not None
+        found.add(concrete.differentiable.compiled.executable().module.text)
     return found
 
 
