@@ -187,7 +187,7 @@ def broadcast_shapes(op_name: str, *shapes: Shape) -> Shape:
     """The shape that all `shapes` broadcast to by NumPy's rules; a `ShapeError` that names the
     op."""
     first = shapes[0]
-    if all(shape == first for shape in shapes):
+    if all(len(shape) == len(first) and shape == first for shape in shapes):
         return first
     ndim = max(len(shape) for shape in shapes)
     result: list[Any] = [None] * ndim

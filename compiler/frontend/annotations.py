@@ -122,8 +122,8 @@ class Annotations:
         found: dict[str, ShapedTensor] = {}
         for parameter, annotation in getattr(function, "__annotations__", {}).items():
             value = annotation
-            if isinstance(annotation, str) and _MENTIONED.search(annotation):
-                value = _evaluated(annotation, function)
+            while isinstance(value, str) and _MENTIONED.search(value):
+                value = _evaluated(value, function)  # in quotes, maybe twice
             if type(value) is ShapedTensor and parameter != "return":
                 found[parameter] = value
         return cls(name, found) if found else None
