@@ -25,6 +25,7 @@ from tapeline.compiler.codegen.control_plan import (
 from tapeline.compiler.codegen.engine import CompiledModule, get_engine
 from tapeline.compiler.codegen.lower import lower_graph
 from tapeline.compiler.codegen.module import HOST_ERROR, Module, assemble
+from tapeline.compiler.codegen.perf_names import announce, names_are_wanted
 from tapeline.compiler.codegen.program import HostStep, Placed
 from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.codegen.views import Layout
@@ -88,10 +89,24 @@ class Executable:
             symbols["sizes"] = self._sizes.__array_interface__["data"][0]
         self.symbols = symbols
         self.code: CompiledModule = get_engine().compile_module(self.module.text, symbols, ["run"])
+        if names_are_wanted():
+            announce(self.code, "run", graph.name, self._names())
         self._run: Callable[..., int] = _RUN(self.code.address("run"))
         self._outputs: list[tuple[tuple[int, ...], DType]] = [
             (spec.static_shape, spec.dtype) for spec in self.module.program.outputs
         ]
+
+    def _names(self) -> dict[str, str]:
+        """What the emitted functions are called in perf and gdb: function, kernel, source line."""
+        names: dict[str, str] = {}
+        module = self.module
+        for number, step in enumerate(module.program.steps):
+            kernel = module.kernels[number]
+            where = "" if step.location is None else f"@{step.location}"
+            for launch in kernel.launches if kernel is not None else ():
+                text = f"{self.graph.name}/{number}:{step.label}{where}"
+                names.setdefault(launch.function.name, text)
+        return names
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs for these arrays, whose shapes, dtypes and layouts are the compiled ones.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -10,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tapeline.compiler.codegen.elf import read_symbols
 from tapeline.compiler.codegen.objects import emit_object
+from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.export.aot.describe import Description, c_name
-from tapeline.compiler.export.aot.elf import read_symbols
 from tapeline.compiler.export.aot.entry import Parameter, data_text, emit_entry
 from tapeline.compiler.export.aot.source import (
     cmake_text,
@@ -121,7 +123,7 @@ class _Objects:
         """The object for a target."""
         texts: list[str] = []
         for entry in self.described.entries:
-            emitted = emit_entry(entry, machine.cpu)
+            emitted = emit_entry(entry, self._cpu(machine))
             texts += [text for text in emitted.texts if text not in texts]
             known = self.workspaces[entry.name]
             self.workspaces[entry.name] = max(known, emitted.workspace)
@@ -133,6 +135,11 @@ class _Objects:
         if machine.is_elf:
             self._check(machine, image, exported)
         return image
+
+    def _cpu(self, machine: Machine) -> Target:
+        """The processor, with the float rules that the function was made with."""
+        manner = self.described.concrete.differentiable.manner
+        return dataclasses.replace(machine.cpu, fastmath=manner.fastmath)
 
     def _check(self, machine: Machine, image: bytes, exported: set[str]) -> None:
         """Nothing but what is promised may go in or out."""

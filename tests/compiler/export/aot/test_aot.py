@@ -16,8 +16,8 @@ import pytest
 from tests.random_functions import RandomFunction
 
 import tapeline as tl
+from tapeline.compiler.codegen.elf import read_symbols
 from tapeline.compiler.export.aot.build import AotLibrary
-from tapeline.compiler.export.aot.elf import read_symbols
 from tapeline.compiler.export.aot.targets import TARGETS, host_triple
 from tapeline.runtime.errors import ArgumentError, ExportError
 from tapeline.runtime.tensor import Tensor
