@@ -14,6 +14,7 @@ EAGER = "tapeline eager"
 NUMPY = "numpy"
 JAX = "jax"
 TORCH = "torch"
+NUMBA = "numba"
 TENSORFLOW = "tensorflow"
 
 
