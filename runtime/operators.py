@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import CodeType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from weakref import ref
 
 import numpy as np
@@ -323,6 +323,23 @@ _GUARD_UNARY = """
 """
 
 
+class Closure(NamedTuple):
+    """A closure that was made, for whoever makes a faster one."""
+
+    function: Callable[..., Any]
+    op: Op
+    n_inputs: int
+    is_method: bool
+    dtypes: tuple[str, ...] | None
+    """Dtypes that it takes by itself; None for any of NumPy's."""
+    records: bool
+    """Whether tapes keep uses of the op."""
+
+
+CLOSURES: list[Closure] = []
+"""Those whose op can be recorded or has no gradient for sure."""
+
+
 def make_binary(
     op: Op, *, method: bool = False, reflected: bool = False, promote: Promote = promote
 ) -> Callable[[Any, Any], Tensor]:
@@ -357,9 +374,10 @@ def make_binary(
         early = "\n    if a._node is not None or b._node is not None:\n        return slow(a, b)"
     elif is_recorded(op):
         record = _BINARY_RECORD.format(late=_MIXED if is_loose else "", **order)
+    fast = _fast_dtypes(op, keeps_ints)
     source = _BINARY.format(
         guard=_GUARD_METHOD if method or reflected else _GUARD_FUNCTION,
-        dtypes="" if is_loose else _SAME.format(fast=_is_none_of(_fast_dtypes(op, keeps_ints))),
+        dtypes="" if is_loose else _SAME.format(fast=_is_none_of(fast)),
         early=early,
         record=record,
         x=order["x"],
@@ -367,6 +385,9 @@ def make_binary(
     )
     name = f"r{op.name}" if reflected else op.name
     made: Callable[..., Tensor] = _compile(op, name, source, slow)
+    if not (early or reflected):
+        dtypes = None if is_loose else tuple(fast)
+        CLOSURES.append(Closure(made, op, 2, method, dtypes, bool(record)))
     return made
 
 
@@ -386,15 +407,18 @@ def make_unary(op: Op) -> Callable[..., Tensor]:
         early = f"\n    if a._node is not None:\n        return slow(a{attrs})"
     elif is_recorded(op):
         record = _UNARY_RECORD.format(attrs="attrs" if attrs else "()")
+    fast = _fast_dtypes(op, True)
     source = _UNARY.format(
         guard=_GUARD_UNARY.format(attrs=attrs),
-        dtypes=f"if {_is_none_of(_fast_dtypes(op, True))}:\n        return slow(a{attrs})",
+        dtypes=f"if {_is_none_of(fast)}:\n        return slow(a{attrs})",
         early=early,
         record=record,
         attrs=attrs,
         each_attr=each_attr,
     )
     made: Callable[..., Tensor] = _compile(op, op.name, source, slow)
+    if not early:
+        CLOSURES.append(Closure(made, op, 1, False, tuple(fast), bool(record)))
     return made
 
 

@@ -8,16 +8,16 @@ program has asked for many gradients.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapeline.compiler.codegen import layout
+from tapeline.compiler.codegen import layout, op_code
 from tapeline.compiler.codegen.entry_runtime import runtime_symbols
 from tapeline.compiler.codegen.function_text import FunctionText
 from tapeline.compiler.codegen.object_text import release_frame
+from tapeline.compiler.codegen.op_code import builtin
 from tapeline.compiler.codegen.tape_gradient import GradientText
 from tapeline.compiler.codegen.tape_walk import WalkText
 from tapeline.runtime import backprop, record, walk
@@ -30,18 +30,6 @@ from tapeline.runtime.variable import Variable
 if TYPE_CHECKING:
     from tapeline.compiler.codegen.engine import CompiledModule
 
-_FASTCALL = 0x80
-
-
-class _MethodDef(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
 _KEPT: list[Any] = []
 """What CPython or machine code points to for as long as the process lives."""
 
@@ -52,19 +40,10 @@ def install() -> bool:
     if not layout.native_entry_allowed():
         return False
     module = _compile()
-    walk.WALKER[0] = _builtin("walk_arrays", module.address("tapeline_walk_arrays"))
-    backprop.GRADIENT_OF[0] = _builtin("gradient_of", module.address("tapeline_gradient_of"))
+    walk.WALKER[0] = builtin("walk_arrays", module.address("tapeline_walk_arrays"))
+    backprop.GRADIENT_OF[0] = builtin("gradient_of", module.address("tapeline_gradient_of"))
+    op_code.install()
     return True
-
-
-def _builtin(name: str, address: int) -> Any:
-    """A function that Python calls with positional arguments."""
-    definition = _MethodDef(name.encode(), address, _FASTCALL, None)
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype = ctypes.py_object
-    make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    _KEPT.append(definition)
-    return make(ctypes.addressof(definition), None, None)
 
 
 def _objects() -> dict[str, Any]:

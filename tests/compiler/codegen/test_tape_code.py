@@ -284,7 +284,9 @@ def test_the_tests_of_the_tape_pass_on_machine_code() -> None:
     tests = here.parents[1] / "runtime"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     command += ["-p", "with_tape_code"]
-    command += [str(tests / name) for name in ("test_tape.py", "test_backprop.py")]
+    command += [
+        str(tests / name) for name in ("test_tape.py", "test_backprop.py", "test_operators.py")
+    ]
     path = os.pathsep.join([str(here), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
