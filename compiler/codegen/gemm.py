@@ -3,13 +3,15 @@
 The routine takes sizes and strides when it runs, so it is compiled once per process:
 
     void tapeline_gemm_<dtype>(ptr a, i64 a_row, i64 a_column, ptr b, i64 b_row, i64 b_column,
-                               ptr c, i64 c_row, i64 m, i64 n, i64 k)
+                               ptr c, i64 c_row, i64 m, i64 n, i64 k, ptr finish, ptr context)
 
-Strides are in bytes. `a` may have any; one of b's is the size of an element; c's columns lie side
-by side; k > 0; c overlaps neither operand. A is read in place, one element at a time; B in panels
-two vectors wide, from where it lies if that is in cache, else packed. Every element of c is one
-chain of fused multiply-adds per block of `K_BLOCK` products, from +0.0, so the bits depend on k
-only: not on m, n, strides, packing or how a product is split among threads.
+`finish` may be null; else it is called as finish(context, row, rows, column, columns) when these
+elements of c are done, while they lie in the first cache. Strides are in bytes. `a` may have any;
+one of b's is the size of an element; c's columns lie side by side; k > 0; c overlaps neither
+operand. A is read in place, one element at a time; B in panels two vectors wide, from where it
+lies if that is in cache, else packed. Every element of c is one chain of fused multiply-adds per
+block of `K_BLOCK` products, from +0.0, so the bits depend on k only: not on m, n, strides, packing
+or how a product is split among threads.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def routine_name(size: int) -> str:
 
 def routine_declaration(size: int, standalone: bool = False) -> str:
     """Its declaration; a standalone one takes memory for packed panels too."""
-    types = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64" + ", ptr" * standalone
+    types = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64, ptr, ptr" + ", ptr" * standalone
     return f"declare void @{routine_name(size)}({types})"
 
 
@@ -391,6 +393,7 @@ class _Driver:
         fn = self.fn = tile.define(
             routine_name(tile.size), "ptr %a", "i64 %a_row", "i64 %a_column", "ptr %b",
             "i64 %b_row", "i64 %b_column", "ptr %c", "i64 %c_row", "i64 %m", "i64 %n", "i64 %k",
+            "ptr %finish", "ptr %context",
             *(["ptr %workspace"] if tile.target.standalone else []), scope="",
         )  # fmt: skip
         self.scratch = fn.alloca(tile.rows * tile.row_bytes)
@@ -445,6 +448,8 @@ class _Driver:
         fn, tile = self.fn, self.tile
         depth = fn.min(fn.sub("%k", p), K_BLOCK)
         add = fn.compare("sgt", p, 0)
+        is_last = fn.compare("eq", fn.add(p, depth), "%k")
+        finishes = fn.value(f"and i1 {is_last}, {fn.compare('ne', '%finish', 'null', 'ptr')}")
         b = fn.offset(fn.offset("%b", fn.mul(p, "%b_row")), fn.mul(j, "%b_column"))
         a = fn.offset("%a", fn.mul(p, "%a_column"))
         tail = fn.sub(count, fn.value(f"srem i64 {count}, {tile.columns}"))
@@ -452,7 +457,7 @@ class _Driver:
         fn.loop(first, count, tile.columns, lambda c, _: self._pack(b, c, first, count, depth))
 
         def rows(i: str, _: list[str]) -> None:
-            self._rows(i, a, b, j, count, first, depth, add)
+            self._rows(i, a, b, j, count, first, depth, add, finishes)
 
         fn.loop(0, "%m", self.step, rows)
 
@@ -488,8 +493,9 @@ class _Driver:
         fn.when(fn.compare("eq", "%b_column", tile.size), rows, transposed)
 
     def _rows(
-        self, i: str, a: str, b: str, j: str, count: str, first: str, depth: str, add: str
-    ) -> None:
+        self, i: str, a: str, b: str, j: str, count: str, first: str, depth: str, add: str,
+        finishes: str,
+    ) -> None:  # fmt: skip
         """A tile's rows, for all panels. The last tile is moved up to end at row m, and stores only
         the rows that are new."""
         fn, tile = self.fn, self.tile
@@ -499,6 +505,12 @@ class _Driver:
         moved = fn.sub(height, rows)
         a = fn.offset(a, fn.mul(fn.sub(i, moved), "%a_row"))
         source = fn.offset(self.scratch, fn.mul(moved, tile.row_bytes))
+
+        def finish(column: str, columns: str) -> None:
+            fn.call_defined(
+                "void", "%finish", ("ptr", "%context"), ("i64", i), ("i64", rows),
+                ("i64", fn.add(j, column)), ("i64", columns),
+            )  # fmt: skip
 
         def panel(column: str, _: list[str]) -> None:
             columns = fn.min(fn.sub(count, column), tile.columns)
@@ -513,6 +525,7 @@ class _Driver:
                 "void", "@store_tile", ("ptr", source), ("ptr", place), ("i64", "%c_row"),
                 ("i64", rows), ("i64", columns), ("i1", add),
             )  # fmt: skip
+            fn.when(finishes, lambda: finish(column, columns))
 
         fn.loop(0, count, tile.columns, panel)
 

@@ -12,9 +12,9 @@ from typing import Any, cast
 import numpy as np
 
 from tapeline.compiler.codegen.cluster import Cluster, ClusterBuilder, is_source, is_view
+from tapeline.compiler.codegen.epilogue import fuse_epilogues
 from tapeline.compiler.codegen.library import library_routine
-from tapeline.compiler.codegen.matmul import matmul_needs_copy, supports_matmul
-from tapeline.compiler.codegen.matrix import MatrixOperand
+from tapeline.compiler.codegen.matmul import matmul_needs_copy, matrix_operand_of, supports_matmul
 from tapeline.compiler.codegen.nest import Nest, Operand, Step, StepKind
 from tapeline.compiler.codegen.pointloop import element_shape, loop_steps
 from tapeline.compiler.codegen.program import (
@@ -483,7 +483,7 @@ class Lowering:
         a, b = (self.place(value) for value in graph.inputs[node])
         out = self.place(node)
         copy_a, copy_b = matmul_needs_copy(
-            matrix_operand(a), matrix_operand(b), matrix_operand(out), self.target
+            matrix_operand_of(a), matrix_operand_of(b), matrix_operand_of(out), self.target
         )
         a, b = (self._copied(a) if copy_a else a), (self._copied(b) if copy_b else b)
         label, location = graph.ops[node].name, graph.locations[node]
@@ -569,16 +569,10 @@ def _is_nonzero(b: ScalarEmitter[Any], value: Any) -> Any:
     return b.compare("ne", value, b.const(0, value))
 
 
-def matrix_operand(placed: Placed) -> MatrixOperand:
-    """A placed value as an operand of a matrix product."""
-    spec = placed.spec
-    return MatrixOperand(spec.dtype, spec.static_shape, placed.layout.strides, placed.layout.offset)
-
-
 def lower_graph(
     graph: Graph, target: Target, layouts: Sequence[Layout | None] | None = None
 ) -> Program:
     """The program of an optimized graph whose inputs have these layouts (None: C-contiguous)."""
     if layouts is None:
         layouts = [None] * len(graph.placeholders)
-    return Lowering(graph, layouts, target).run()
+    return fuse_epilogues(Lowering(graph, layouts, target).run(), target)

@@ -15,9 +15,10 @@ from tapeline.compiler.codegen.gemm import gemm_symbols, routine_declaration
 from tapeline.compiler.codegen.matmul_blas import emit_gemm, emit_gemv, leading
 from tapeline.compiler.codegen.matmul_frame import FLOAT_TYPES, Frame
 from tapeline.compiler.codegen.matmul_inline import emit_inline
-from tapeline.compiler.codegen.matmul_own import emit_own, needs_dense_b
+from tapeline.compiler.codegen.matmul_own import MakeFinish, emit_own, needs_dense_b
 from tapeline.compiler.codegen.matrix import MatrixOperand, Product, build_product
 from tapeline.compiler.codegen.nest import Kernel, SlotValue
+from tapeline.compiler.codegen.program import Placed
 from tapeline.compiler.codegen.target import Target
 from tapeline.runtime.spec import DType
 
@@ -67,11 +68,20 @@ def matmul_needs_copy(
     return (bad_b, bad_a) if product.swapped else (bad_a, bad_b)
 
 
-def emit_matmul(a: MatrixOperand, b: MatrixOperand, out: MatrixOperand, target: Target) -> Kernel:
+def emit_matmul(
+    a: MatrixOperand,
+    b: MatrixOperand,
+    out: MatrixOperand,
+    target: Target,
+    finish: MakeFinish | None = None,
+) -> Kernel:
     """The kernel for `out = matmul(a, b)`; its operands are numbered a 0, b 1, out 2.
 
     The shapes are NumPy's, 1-d operands and broadcasting included. `out` overlaps neither operand,
     and along one of its last two axes its elements lie side by side.
+
+    With `finish`, which gives the function for slots from a number on, the routine of `gemm` hands
+    its tiles on; only products of the strategy "own" without a batch can.
 
     Raises
     ------
@@ -94,7 +104,7 @@ def emit_matmul(a: MatrixOperand, b: MatrixOperand, out: MatrixOperand, target: 
     elif strategy == "blas":
         emit_gemm(frame)
     else:
-        emit_own(frame, target)
+        emit_own(frame, target, finish)
     return frame.kernel(strategy)
 
 
@@ -152,6 +162,12 @@ def _emit_zero(frame: Frame) -> None:
         fn.loop(0, m, 1, clear)
 
     fn.loop("%lo", "%hi", 1, fill)
+
+
+def matrix_operand_of(placed: Placed) -> MatrixOperand:
+    """A placed value as an operand of a matrix product."""
+    spec = placed.spec
+    return MatrixOperand(spec.dtype, spec.static_shape, placed.layout.strides, placed.layout.offset)
 
 
 def matrix_operand(array: np.ndarray) -> MatrixOperand:

@@ -30,6 +30,8 @@ class Frame:
     """Indices of the launch; 0 for one per product of the batch."""
     grain: int = 1
     scratch_bytes: int = 0
+    definitions: tuple[tuple[str, str], ...] = ()
+    """Functions and tables that the text refers to."""
     fn: FunctionText = field(default_factory=lambda: FunctionText(""))
 
     @property
@@ -75,7 +77,12 @@ class Frame:
         name = "_".join(str(part) for part in self.key)
         self.fn.header = f"void @{name}(ptr %A, i64 %lo, i64 %hi) nounwind"
         function = KernelFunction(
-            self.key, name, self.fn.finish(), frozenset(self.fn.declarations), tuple(self.names)
+            self.key,
+            name,
+            self.fn.finish(),
+            frozenset(self.fn.declarations),
+            tuple(self.names),
+            self.definitions,
         )
         product = self.product
         work = product.m * product.n * max(product.k, 1) * product.batch_size

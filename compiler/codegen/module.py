@@ -14,14 +14,16 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from math import prod
 from typing import Any
 
 from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
 from tapeline.compiler.codegen.control import emit_control
 from tapeline.compiler.codegen.control_plan import PreparedControl, Site, prepare
+from tapeline.compiler.codegen.epilogue import emit_finish
 from tapeline.compiler.codegen.kernels import emit_nest
-from tapeline.compiler.codegen.lower import matrix_operand
-from tapeline.compiler.codegen.matmul import emit_matmul, matmul_symbols
+from tapeline.compiler.codegen.matmul import emit_matmul, matmul_symbols, matrix_operand_of
 from tapeline.compiler.codegen.nest import Kernel, KernelFunction, Launch, SlotValue
 from tapeline.compiler.codegen.parts import ModuleParts
 from tapeline.compiler.codegen.pool import (
@@ -149,14 +151,22 @@ class _Assembler:
         if isinstance(step, NestStep):
             return emit_nest(step.nest, self.target, f"k{number}")
         if isinstance(step, MatmulStep):
-            a, b, out = (matrix_operand(placed) for placed in (step.a, step.b, step.out))
-            kernel = emit_matmul(a, b, out, self.target)
+            kernel = self._product(step)
             if not self.target.standalone:
                 self.symbols |= matmul_symbols(kernel)
             return kernel
         if not isinstance(step, HostStep) or step.routine is None:
             return None
         return step.routine.emit(self.target, f"k{number}")
+
+    def _product(self, step: MatmulStep) -> Kernel:
+        a, b, out = (matrix_operand_of(placed) for placed in (step.a, step.b, step.out))
+        if step.epilogue is None:
+            return emit_matmul(a, b, out, self.target)
+        nest = step.epilogue.nest
+        m, n = prod(nest.shape[:-1]), nest.shape[-1]
+        make = partial(emit_finish, nest, m, n, self.target)
+        return emit_matmul(a, b, out, self.target, make)
 
     # ---- the text of `run`
 

@@ -57,6 +57,8 @@ class MatmulStep:
     label: str
     nodes: tuple[int, ...]
     location: Location | None = None
+    epilogue: NestStep | None = None
+    """A nest over the elements of `out`, carried out tile by tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,8 @@ def touched(step: ProgramStep) -> tuple[int, ...]:
     if isinstance(step, NestStep):
         return step.buffers
     if isinstance(step, MatmulStep):
-        return step.a.buffer, step.b.buffer, step.out.buffer
+        more = () if step.epilogue is None else step.epilogue.buffers
+        return step.a.buffer, step.b.buffer, step.out.buffer, *more
     if isinstance(step, ScalarStep):
         return step.buffers
     if isinstance(step, RowStep):

@@ -147,7 +147,8 @@ def _info(graph: Graph, step: ProgramStep, kernel: Kernel | None) -> KernelInfo:
         return KernelInfo("control", strategy, ops[:1], (), 0, 0, location)
     nbytes = sum(map(_placed_bytes, (*step.inputs, *step.outputs)))
     shape = step.outputs[0].spec.static_shape if step.outputs else ()
-    return KernelInfo("NumPy call", "", ops, shape, nbytes, math.prod(shape), location)
+    kind = "NumPy call" if kernel is None else "routine"
+    return KernelInfo(kind, strategy, ops, shape, nbytes, math.prod(shape), location)
 
 
 def describe_kernels(graph: Graph, module: Module) -> KernelList:

@@ -121,7 +121,8 @@ def written_buffers(step: ProgramStep) -> list[int]:
     if isinstance(step, NestStep):
         return list(step.buffers[step.nest.n_inputs :])
     if isinstance(step, MatmulStep):
-        return [step.out.buffer]
+        more = step.epilogue
+        return [step.out.buffer, *(more.buffers[more.nest.n_inputs :] if more else ())]
     if isinstance(step, HostStep | ControlStep):
         return [placed.buffer for placed in step.outputs if placed is not None]
     return []

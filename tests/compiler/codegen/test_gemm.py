@@ -30,7 +30,7 @@ def routine(size: int, target: Target) -> tuple[CompiledModule, Any]:
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     prototype = ctypes.CFUNCTYPE(
         None, pointer, integer, integer, pointer, integer, integer, pointer, integer,
-        integer, integer, integer,
+        integer, integer, integer, pointer, pointer,
     )  # fmt: skip
     return module, prototype(module.address(routine_name(size)))
 
@@ -42,7 +42,17 @@ def product_of(a: Array, b: Array, target: Target = HOST, padding: int = 3) -> A
     frame = np.full((m + 2, n + padding), 7, a.dtype)
     c = frame[1:-1, :n]
     routine(a.itemsize, target)[1](
-        a.ctypes.data, *a.strides, b.ctypes.data, *b.strides, c.ctypes.data, c.strides[0], m, n, k
+        a.ctypes.data,
+        *a.strides,
+        b.ctypes.data,
+        *b.strides,
+        c.ctypes.data,
+        c.strides[0],
+        m,
+        n,
+        k,
+        None,
+        None,
     )
     assert (frame[0] == 7).all()
     assert (frame[-1] == 7).all()
