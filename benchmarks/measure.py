@@ -17,8 +17,8 @@ Call = Callable[[], Any]
 BLOCK_SECONDS = 5e-4
 """A block of calls lasts at least so long, so that reading the clock costs nothing."""
 LEAST_ROUNDS = 7
-WARM_CALLS, WARM_SECONDS = 10, 0.5
-"""So often, or so long, a call is made before it is timed: the first few compile."""
+WARM_CALLS = 5
+"""So often a call is made before its time counts: the first few compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,8 @@ class Timing:
 
 def block_size(call: Call) -> int:
     """How many calls make a block; warms the call up on the way."""
-    end = time.perf_counter() + WARM_SECONDS
     for _ in range(WARM_CALLS):
         call()
-        if time.perf_counter() > end:
-            break
     number = 1
     while True:
         start = time.perf_counter()
