@@ -15,6 +15,7 @@ NUMPY = "numpy"
 JAX = "jax"
 TORCH = "torch"
 NUMBA = "numba"
+AUTOGRAD = "autograd"
 TENSORFLOW = "tensorflow"
 
 

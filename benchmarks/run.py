@@ -20,9 +20,9 @@ from benchmarks.measure import Timing, time_in_turns, worst_difference
 
 
 def all_cases() -> list[Case]:
-    from benchmarks import kernels, loops, overheads, signatures, training
+    from benchmarks import gradients, kernels, loops, overheads, signatures, training
 
-    groups = (overheads, signatures, kernels, loops, training)
+    groups = (overheads, signatures, kernels, loops, training, gradients)
     return [case for group in groups for case in group.CASES]
 
 
@@ -67,7 +67,7 @@ def record(case: Case, timings: dict[str, Timing]) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """The versions of what takes part; a package that is not installed is left out."""
     found = {"python": platform.python_version()}
-    for name in ("numpy", "llvmlite", "jax", "torch", "numba"):
+    for name in ("numpy", "llvmlite", "jax", "torch", "numba", "autograd"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -12,6 +12,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
@@ -133,6 +134,7 @@ class Function(NativeCallable, Generic[P, R]):
         self._warnings = 0
         self._has_entry: dict[Hashable, bool] = {}
         self._op_by_op: set[Hashable] = set()
+        self._derived: dict[str, Function[..., Any]] = {}
         """Signatures that no graph can hold: their shapes depend on values."""
         self._entry: NativeEntry | None = None
         self._last: tuple[Callable[..., bool] | None, int, Any] = (None, 0, None)
@@ -246,6 +248,23 @@ class Function(NativeCallable, Generic[P, R]):
             if entry is not None:
                 set_entry(self, entry)
                 self._has_entry[spelling] = True
+
+    def derived(self, name: str, build: Callable[[Any], Callable[..., Any]]) -> Function[..., Any]:
+        """A compiled function made of this one, the same at each call: `build` gives what it runs.
+
+        So a derivative that takes several graphs becomes one."""
+        with self._lock:
+            found = self._derived.get(name)
+            if found is None:
+                whole = weakref.ref(self)  # a cycle would keep dropped functions
+
+                def run(*args: Any) -> Any:
+                    return build(whole())(*args)
+
+                options = replace(self._options, name=f"{self._name}_{name}", autograph=False)
+                options = replace(options, input_signature=None, static_args=())
+                found = self._derived[name] = Function(run, options)
+            return found
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:

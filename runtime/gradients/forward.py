@@ -13,11 +13,12 @@ from typing import Any
 
 from tapeline.runtime import nest
 from tapeline.runtime.backprop import imperative_grad
+from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.gradients.functional import Run, grad, leaves_like, run_watched
+from tapeline.runtime.gradients.functional import Run, beside, grad, leaves_like, run_watched
 from tapeline.runtime.recorder import Tape
 from tapeline.runtime.tape import pop_tape, push_new_tape
-from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.tensor import Tensor, as_tensor
 from tapeline.runtime.walk import TENSOR_SPACE
 
 
@@ -156,6 +157,18 @@ def jvp(
     >>> tl.jvp(lambda x: x ** 2, [3.0], [1.0])[1]
     tl.Tensor(6., shape=(), dtype=float64)
     """
+    if not has_aux and (compiled := _derived(f, "jvp", _jvp_of, primals, tangents)) is not None:
+        return compiled(*_as_tensors(primals, tangents))  # type: ignore[no-any-return]
+    return _jvp(f, primals, tangents, has_aux)
+
+
+def _jvp_of(f: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda primals, tangents: _jvp(f, primals, tangents)
+
+
+def _jvp(
+    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+) -> tuple[Any, ...]:
     run = run_watched("jvp", f, list(primals), {}, range(len(primals)), has_aux=has_aux)
     leaves = _tangent_leaves("jvp", run, tangents)
     found = Linearized(run.tape, run.targets, run.sources)(leaves)
@@ -224,6 +237,39 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> tl.hvp(lambda x: tl.sum(x ** 3), [tl.asarray([1.0, 2.0])], [tl.asarray([1.0, 0.0])])
     tl.Tensor([6. 0.], shape=(2,), dtype=float64)
     """
+    compiled = _derived(f, "hvp", _hvp_of, primals, tangents)
+    if compiled is not None:
+        return compiled(*_as_tensors(primals, tangents))
+    return _hvp(f, primals, tangents)
+
+
+def _derived(
+    f: Callable[..., Any],
+    name: str,
+    build: Callable[[Any], Callable[..., Any]],
+    primals: Sequence[Any],
+    tangents: Any,
+) -> Callable[..., Any] | None:
+    """The compiled function that gives a derivative of a compiled function; None for others, and in
+    a trace, which becomes one graph anyway."""
+    is_sequence = isinstance(tangents, list | tuple) and len(tangents) == len(primals)
+    if STATE.handler is not None or not hasattr(f, "derived") or not is_sequence:
+        return None
+    return f.derived(name, build)  # type: ignore[no-any-return]  # a Function
+
+
+def _as_tensors(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    """Both with tensors for numbers, which would be constants of the trace."""
+    given = nest.map_structure(as_tensor, list(primals))
+    flat = [as_tensor(part, like.dtype) for like, part in beside(given, list(tangents))]
+    return [given, nest.unflatten(given, flat)]
+
+
+def _hvp_of(f: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda primals, tangents: _hvp(f, primals, tangents)
+
+
+def _hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     positions = range(len(primals))
     gradient = grad(f, tuple(positions))
     run = run_watched("hvp", gradient, list(primals), {}, positions)

@@ -110,3 +110,26 @@ def test_gradient_of_a_direction_where_arrays_and_recorded_tensors_add_up() -> N
 
     slope = tl.grad(lambda x: tl.sum(along(x)))(x)
     np.testing.assert_allclose(slope.numpy(), np.exp(x.numpy()) * w.numpy(), rtol=1e-14)
+
+
+def test_derivatives_of_a_compiled_function_are_one_compiled_call(rng: np.random.Generator) -> None:
+    w = tl.asarray(rng.normal(size=(3, 3)))
+
+    def plain(x: Any, s: Any) -> Any:
+        return tl.sum(tl.tanh(w @ x) ** 2) * s["scale"]
+
+    f = tl.function(plain)
+    x, v = tl.asarray(rng.normal(size=3)), [rng.normal(size=3).tolist(), {"scale": 0.5}]
+    primals = [x, {"scale": 2.0}]
+    for _ in range(2):
+        for a, b in zip(tl.hvp(f, primals, v), tl.hvp(plain, primals, v), strict=True):
+            pairs = zip(tl.nest.flatten(a), tl.nest.flatten(b), strict=True)
+            for got, want in pairs:
+                np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-12)
+        for got, want in zip(tl.jvp(f, primals, v), tl.jvp(plain, primals, v), strict=True):
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-12)
+    hvp = f.derived("hvp", lambda _: plain)
+    assert (hvp.trace_count, hvp.concrete_functions[0].name) == (1, "plain_hvp")
+    slope = tl.grad(lambda x: tl.sum(tl.hvp(f, [x, primals[1]], v)[0]))(x)
+    want = tl.grad(lambda x: tl.sum(tl.hvp(plain, [x, primals[1]], v)[0]))(x)
+    np.testing.assert_allclose(slope.numpy(), want.numpy(), rtol=1e-10)
