@@ -92,7 +92,7 @@ def build_method() -> dict[str, Call]:
             def __init__(self) -> None:
                 self.w = asarray(w)
 
-            @wrap
+            @wrap  # type: ignore[untyped-decorator]  # of any system
             def scale(self, x: Any) -> Any:
                 return x * self.w + 1
 

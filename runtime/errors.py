@@ -146,6 +146,10 @@ class GraphError(TapelineError, ValueError):
     """A graph that breaks a rule of `verify_graph`, or text that is no graph."""
 
 
+class CheckError(TapelineError, AssertionError):
+    """A check of `tl.Assert` or `tl.debugging.assert_...` does not hold for the values at hand."""
+
+
 class NumericsError(TapelineError, ArithmeticError):
     """An op gave NaN or infinity though its inputs were finite, inside of
     `tl.debugging.check_numerics()`. Look at the line and the inputs that the message names."""

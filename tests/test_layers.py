@@ -31,6 +31,7 @@ RUNTIME_LAYERS = (
     ("recorder", "tape", "backprop", "jacobian", "walk"),
     ("variable",),
     ("gradients", "api", "batching", "generator", "optimizers"),
+    ("checks", "frozen_values", "python_calls"),
     ("loop_gradients",),
     ("loops",),
     ("sequences",),
@@ -80,8 +81,12 @@ class Import:
         return f"{self.path.relative_to(ROOT)}:{self.line} imports {self.target}"
 
 
-ASKED_BY = {"runtime.dims": ("tapeline.runtime.dispatch", "tapeline.runtime.tensor")}
-"""A size becomes a tensor where a program asks for one."""
+ASKED_BY = {
+    "runtime.dims": ("tapeline.runtime.dispatch", "tapeline.runtime.tensor"),
+    "runtime.open_numbers": ("tapeline.runtime.ops",),
+    "compiler.function": ("tapeline.compiler.saved.pickling",),
+}
+"""A size becomes a tensor, and a function a pickle, where a program asks for one."""
 
 
 def sources() -> list[Path]:

@@ -25,6 +25,7 @@ from tapeline.compiler.function import Function as Function
 from tapeline.compiler.function import function as function
 from tapeline.export import load as load
 from tapeline.runtime.associative import associative_scan as associative_scan
+from tapeline.runtime.checks import Assert as Assert
 from tapeline.runtime.constants import e as e
 from tapeline.runtime.constants import inf as inf
 from tapeline.runtime.constants import nan as nan
@@ -47,6 +48,7 @@ from tapeline.runtime.dtypes import uint16 as uint16
 from tapeline.runtime.dtypes import uint32 as uint32
 from tapeline.runtime.dtypes import uint64 as uint64
 from tapeline.runtime.exchange import from_dlpack as from_dlpack
+from tapeline.runtime.frozen_values import constant as constant
 from tapeline.runtime.gradients.accumulator import ForwardAccumulator as ForwardAccumulator
 from tapeline.runtime.gradients.checkpointing import checkpoint as checkpoint
 from tapeline.runtime.gradients.checkpointing import recompute_grad as recompute_grad
@@ -236,6 +238,7 @@ from tapeline.runtime.ops.trigonometric import atan2 as atan2
 from tapeline.runtime.ops.trigonometric import cos as cos
 from tapeline.runtime.ops.trigonometric import sin as sin
 from tapeline.runtime.ops.trigonometric import tan as tan
+from tapeline.runtime.python_calls import py_function as py_function
 from tapeline.runtime.ranges import range as range
 from tapeline.runtime.scopes import executing_eagerly as executing_eagerly
 from tapeline.runtime.scopes import init_scope as init_scope

@@ -10,6 +10,20 @@ from tapeline.compiler.function import Function
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.runtime.callbacks import op_callback as op_callback
+from tapeline.runtime.checks import assert_all_finite as assert_all_finite
+from tapeline.runtime.checks import assert_equal as assert_equal
+from tapeline.runtime.checks import assert_greater as assert_greater
+from tapeline.runtime.checks import assert_greater_equal as assert_greater_equal
+from tapeline.runtime.checks import assert_less as assert_less
+from tapeline.runtime.checks import assert_less_equal as assert_less_equal
+from tapeline.runtime.checks import assert_near as assert_near
+from tapeline.runtime.checks import assert_negative as assert_negative
+from tapeline.runtime.checks import assert_non_negative as assert_non_negative
+from tapeline.runtime.checks import assert_non_positive as assert_non_positive
+from tapeline.runtime.checks import assert_none_equal as assert_none_equal
+from tapeline.runtime.checks import assert_positive as assert_positive
+from tapeline.runtime.checks import assert_rank as assert_rank
+from tapeline.runtime.checks import assert_shape as assert_shape
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 from tapeline.runtime.recorder import Tape
 
@@ -23,16 +37,12 @@ if TYPE_CHECKING:
     from tapeline.compiler.inspect.why_none import Explanation, Memory
 
 __all__ = [
-    "check_numerics",
-    "converted_source",
-    "diff",
-    "lint",
-    "op_callback",
-    "profile",
-    "remember_ops",
-    "verify",
-    "why_none",
-]
+    "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal", "assert_less",
+    "assert_less_equal", "assert_near", "assert_negative", "assert_non_negative",
+    "assert_non_positive", "assert_none_equal", "assert_positive", "assert_rank", "assert_shape",
+    "check_numerics", "converted_source", "diff", "lint", "op_callback", "profile",
+    "remember_ops", "verify", "why_none",
+]  # fmt: skip
 
 
 def converted_source(function: Callable[..., Any]) -> str:

@@ -161,8 +161,15 @@ def test_native_entries_hold_their_objects_weakly_and_know_them() -> None:
         assert f(x, node).tolist() == [3.0, 6.0]
         assert g(x, v).tolist() == [5.0, 10.0]
     calls: list[Any] = []
-    f._slow = lambda *args: calls.append(args) or f._call(*args)
-    g._slow = lambda *args: calls.append(args) or g._call(*args)
+
+    def spy(function: Any) -> Any:
+        def slow(*args: Any) -> Any:
+            calls.append(args)
+            return function._call(*args)
+
+        return slow
+
+    f._slow, g._slow = spy(f), spy(g)
     assert f(x, node).tolist() == [3.0, 6.0]
     assert g(x, v).tolist() == [5.0, 10.0]
     assert not calls

@@ -143,6 +143,21 @@ class Reads:
         if key not in self.places and is_worth_a_guard(value):
             self.places[key] = Read(holder, name, kind, value, take_snapshot(value))
 
+    def forget(self, value: Any) -> None:
+        """Drops the one place that holds this very value. Where several do, all are kept."""
+        if value is None or isinstance(value, bool):
+            return  # which are in many places
+        places = [key for key, read in self.places.items() if read.value is value]
+        cells = [
+            (reads, read) for _, reads in self.functions for read in reads if read.value is value
+        ]
+        if len(places) + len(cells) != 1:
+            return
+        for key in places:
+            del self.places[key]
+        for reads, read in cells:
+            reads[:] = [one for one in reads if one is not read]
+
     def note_function(self, function: FunctionType, names: tuple[str, ...]) -> None:
         """Takes down the globals and the closure of a function that runs."""
         if id(function) in self._functions:

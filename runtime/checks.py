@@ -1,0 +1,301 @@
+"""Assertions about tensors, checked each time a program runs, compiled or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime.dispatch import bind
+from tapeline.runtime.errors import CheckError, ShapeError
+from tapeline.runtime.op import Trait, define_op
+from tapeline.runtime.ops.comparison import (
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    not_equal,
+)
+from tapeline.runtime.ops.logic import isfinite
+from tapeline.runtime.ops.signs import abs as absolute
+from tapeline.runtime.spec import TensorSpec, spec_of
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
+
+__all__ = [
+    "HOST_CHECK",
+    "Assert",
+    "assert_all_finite",
+    "assert_equal",
+    "assert_greater",
+    "assert_greater_equal",
+    "assert_less",
+    "assert_less_equal",
+    "assert_near",
+    "assert_negative",
+    "assert_non_negative",
+    "assert_non_positive",
+    "assert_none_equal",
+    "assert_positive",
+    "assert_rank",
+    "assert_shape",
+]  # fmt: skip
+
+_BOOL = np.dtype(np.bool_)
+_SHOWN = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """What a check claims, and what its data are called; told from another by identity."""
+
+    text: str
+    names: tuple[str, ...]
+
+
+def _check_kernel(condition: Any, *rest: Any) -> Any:
+    *data, claim = rest
+    if condition.all():
+        return np.array(True)
+    shown = [f"{claim.text} does not hold"]
+    if condition.ndim:
+        where = [tuple(map(int, index)) for index in np.argwhere(~condition)[:_SHOWN]]
+        more = ", ..." if np.count_nonzero(~condition) > _SHOWN else ""
+        shown.append(f"at {', '.join(map(str, where))}{more}")
+    for name, array in zip(claim.names, data, strict=True):
+        shown.append(f"{name} = {np.array2string(array, threshold=_SHOWN)}")
+    raise CheckError("; ".join(shown))
+
+
+def _infer(*_: Any) -> TensorSpec:
+    return spec_of((), _BOOL)
+
+
+HOST_CHECK = define_op(
+    "host_check",
+    kernel=_check_kernel,
+    infer=_infer,
+    n_inputs=None,
+    attr_names=("claim",),
+    traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
+    kinds="biufc",
+)
+"""Raises `CheckError` unless its first input is true everywhere, and shows the others."""
+
+
+def _check(condition: Tensor, text: str, message: str, **data: Tensor) -> None:
+    claim = Claim(f"{message}: {text}" if message else text, tuple(data))
+    bind(HOST_CHECK, (condition, *data.values()), (claim,))
+
+
+def Assert(  # TensorFlow's name
+    condition: TensorLike, data: Sequence[TensorLike] | None = None, message: str = ""
+) -> None:
+    """Raises an error when the program runs and the condition is false somewhere.
+
+    Parameters
+    ----------
+    condition : TensorLike of bool
+    data : sequence of TensorLike or str, optional
+        What the error shows: text, and the values that tensors have then.
+    message : str, optional
+        How the error begins.
+
+    Raises
+    ------
+    CheckError
+        (an AssertionError)
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> @tl.function
+    ... def root(x):
+    ...     tl.Assert(x >= 0, [x], "no root")
+    ...     return tl.sqrt(x)
+    >>> root(tl.asarray(-4.0))
+    Traceback (most recent call last):
+    tapeline.runtime.errors.CheckError: no root: the condition does not hold; data[0] = -4.
+    """
+    texts = [item for item in data or () if isinstance(item, str)]
+    tensors = {
+        f"data[{k}]": as_tensor(item)
+        for k, item in enumerate(data or ())
+        if not isinstance(item, str)
+    }
+    text = " ".join([message, *texts]).strip()
+    _check(as_tensor(condition, _BOOL, "Assert"), "the condition", text, **tensors)
+
+
+def _compare(name: str, op: Any, sign: str) -> Any:
+    def check(x: TensorLike, y: TensorLike, message: str = "") -> None:
+        _check(op(x, y), f"x {sign} y", message, x=as_tensor(x), y=as_tensor(y))
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"""Raises an error when the program runs, unless x {sign} y everywhere.
+
+    Parameters
+    ----------
+    x, y : TensorLike
+        Of shapes that broadcast.
+    message : str, optional
+        How the error begins.
+
+    Raises
+    ------
+    CheckError
+        (an AssertionError) with the places and the values.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.debugging.{name}({"2.0, 1.0" if ">" in sign else "1.0, 2.0" if sign != "==" else "1, 1"})
+    """
+    return check
+
+
+assert_equal = _compare("assert_equal", equal, "==")
+assert_none_equal = _compare("assert_none_equal", not_equal, "!=")
+assert_less = _compare("assert_less", less, "<")
+assert_less_equal = _compare("assert_less_equal", less_equal, "<=")
+assert_greater = _compare("assert_greater", greater, ">")
+assert_greater_equal = _compare("assert_greater_equal", greater_equal, ">=")
+
+
+def _sign(name: str, op: Any, sign: str, example: str) -> Any:
+    def check(x: TensorLike, message: str = "") -> None:
+        tensor = as_tensor(x)
+        zero = wrap(np.zeros((), tensor.dtype))
+        _check(op(tensor, zero), f"x {sign} 0", message, x=tensor)
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"""Raises an error when the program runs, unless x {sign} 0 everywhere.
+
+    Parameters
+    ----------
+    x : TensorLike of real numbers
+    message : str, optional
+        How the error begins.
+
+    Raises
+    ------
+    CheckError
+        (an AssertionError) with the places and the values.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.debugging.{name}({example})
+    """
+    return check
+
+
+assert_positive = _sign("assert_positive", greater, ">", "2.0")
+assert_negative = _sign("assert_negative", less, "<", "-2.0")
+assert_non_negative = _sign("assert_non_negative", greater_equal, ">=", "0.0")
+assert_non_positive = _sign("assert_non_positive", less_equal, "<=", "0.0")
+
+
+def assert_near(
+    x: TensorLike, y: TensorLike, rtol: float = 1e-6, atol: float = 1e-6, message: str = ""
+) -> None:
+    """Raises an error when the program runs, unless |x - y| <= atol + rtol * |y| everywhere.
+
+    Parameters
+    ----------
+    x, y : TensorLike of numbers
+        Of shapes that broadcast.
+    rtol, atol : float
+        How far they may differ, relative to y and in all.
+    message : str, optional
+        How the error begins.
+
+    Raises
+    ------
+    CheckError
+        (an AssertionError) with the places and the values.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.debugging.assert_near(1.0, 1.0000001)
+    """
+    a, b = as_tensor(x), as_tensor(y)
+    close = less_equal(absolute(a - b), absolute(b) * rtol + atol)
+    _check(close, f"x near y (rtol {rtol}, atol {atol})", message, x=a, y=b)
+
+
+def assert_all_finite(x: TensorLike, message: str = "") -> None:
+    """Raises an error when the program runs and x has a NaN or an infinity.
+
+    Parameters
+    ----------
+    x : TensorLike of numbers
+    message : str, optional
+        How the error begins.
+
+    Raises
+    ------
+    CheckError
+        (an AssertionError) with the places and the values.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.debugging.assert_all_finite([1.0, 2.0])
+    """
+    tensor = as_tensor(x)
+    _check(isfinite(tensor), "x finite", message, x=tensor)
+
+
+def assert_shape(x: TensorLike, shape: Sequence[int | None], message: str = "") -> None:
+    """Raises an error unless x has this shape. While a function is traced: at once.
+
+    Parameters
+    ----------
+    x : TensorLike
+    shape : sequence of int or None
+        None allows any extent.
+    message : str, optional
+        How the error begins.
+
+    Raises
+    ------
+    ShapeError
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.debugging.assert_shape(tl.zeros((2, 3)), [2, None])
+    """
+    given = as_tensor(x).shape
+    if not TensorSpec(shape).admits(given):
+        start = f"{message}: " if message else ""
+        raise ShapeError(f"{start}x must have shape {tuple(shape)}, got {tuple(given)}")
+
+
+def assert_rank(x: TensorLike, rank: int, message: str = "") -> None:
+    """Raises an error unless x has so many dimensions. While a function is traced: at once.
+
+    Parameters
+    ----------
+    x : TensorLike
+    rank : int
+    message : str, optional
+        How the error begins.
+
+    Raises
+    ------
+    ShapeError
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.debugging.assert_rank(tl.zeros((2, 3)), 2)
+    """
+    given = as_tensor(x).ndim
+    if given != rank:
+        start = f"{message}: " if message else ""
+        raise ShapeError(f"{start}x must have {rank} dimensions, got {given}")
