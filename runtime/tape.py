@@ -107,6 +107,7 @@ def record_operation(
     outputs: Sequence[Tensor],
     inputs: Sequence[Tensor],
     backward_function: Callable[..., Any],
+    accepts_none: bool = False,
 ) -> None:
     """Tell the recording tapes that `outputs` were computed from `inputs`.
 
@@ -118,6 +119,23 @@ def record_operation(
         The outputs lose the history they had.
     backward_function : function
         Takes one cotangent per output and returns one, or None, per input.
+    accepts_none : bool
+        Whether it takes None for an output that nothing depends on. Otherwise, and while a function
+        is traced, zeros stand for it.
+
+    Examples
+    --------
+    A function of foreign code, on the tape by hand:
+
+    >>> import numpy as np
+    >>> import tapeline as tl
+    >>> x = tl.asarray([1.0, 4.0])
+    >>> with tl.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = tl.asarray(np.sqrt(x.numpy()))
+    ...     tl.tape.record_operation("sqrt", [y], [x], lambda ct: ct / (2 * y))
+    >>> tape.gradient(y, x)
+    tl.Tensor([0.5  0.25], shape=(2,), dtype=float64)
     """
     if STATE.handler is not None:
         staged = STATE.handler.stage_gradient(
@@ -141,7 +159,7 @@ def record_operation(
 
     op = define_op(
         op_type, kernel=_not_callable, infer=_not_callable, n_inputs=len(inputs),
-        n_outputs=len(outputs), joint_vjp=run_backward, register=False,
+        n_outputs=len(outputs), joint_vjp=run_backward, accepts_none=accepts_none, register=False,
     )  # fmt: skip
     specs = tuple([(out.shape, out.dtype) for out in outputs])
     for out, pick in zip(outputs, record_joint(op, (), parents, (), specs, tapes), strict=True):

@@ -21,7 +21,7 @@ RUNTIME_LAYERS = (
     ("record",),
     ("tensor", "nest", "ranges", "loop_options"),
     ("dispatch",),
-    ("operators", "scopes", "open_numbers"),
+    ("operators", "scopes", "collections", "open_numbers"),
     ("cells", "limits", "exchange", "indexed_slices", "callbacks"),
     ("inspection",),
     ("ops",),

@@ -23,6 +23,7 @@ from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.graph import SMALL_CONSTANT_BYTES, Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import SIZE
+from tapeline.runtime.collections import copy_of_collections
 from tapeline.runtime.dispatch import STATE, push_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError
 from tapeline.runtime.op import Attrs, Op, get_op
@@ -94,7 +95,8 @@ class CapturingGraph(Graph):
 
     __slots__ = (
         "__weakref__", "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers",
-        "captures", "feeds", "holds_arrays", "is_open", "location", "n_created", "origins", "outer",
+        "captures", "collections", "feeds", "holds_arrays", "is_open",
+        "location", "n_created", "origins", "outer",
         "reads", "resources", "surroundings",
     )  # fmt: skip
 
@@ -122,6 +124,8 @@ class CapturingGraph(Graph):
         """What the inputs are in the call that is traced; None for those that specs stand for."""
         self.n_created = 0
         """How many Variables the trace made."""
+        self.collections: dict[str, list[Any]] = {}
+        """The named lists of the trace, copies of those around it."""
         self.reads: Reads | None = None
         """What the trace reads besides tensors; None where nobody asks."""
 
@@ -138,6 +142,7 @@ class CapturingGraph(Graph):
         saved = STATE.active, STATE.open, STATE.stopped
         STATE.active, STATE.open, STATE.stopped = None, (), 0
         self.is_open = True
+        self.collections = copy_of_collections()
         try:
             with push_handler(self), adoption(self._adopt):
                 yield
@@ -147,6 +152,7 @@ class CapturingGraph(Graph):
                 block.outer = None  # which may hold the block, in an op
             self._blocks.clear()
             STATE.active, STATE.open, STATE.stopped = saved
+            self.collections = {}
             self._constant_cells.clear()
             self._numbers.clear()
             self._frozen.clear()

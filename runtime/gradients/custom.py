@@ -6,7 +6,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import STATE
@@ -30,7 +30,7 @@ class CustomGradient:
 
     __name__: str
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], accepts_none: bool = False) -> None:
         if not callable(function):
             raise ArgumentTypeError(
                 f"custom_gradient: expected a function, got {type(function).__name__}"
@@ -38,11 +38,12 @@ class CustomGradient:
         functools.update_wrapper(self, function)
         self._function = function
         self._name = name_of(function)
+        self._accepts_none = accepts_none
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        return type(self)(types.MethodType(self._function, instance))
+        return type(self)(types.MethodType(self._function, instance), self._accepts_none)
 
     def __repr__(self) -> str:
         return f"<custom gradient of {self._name}>"
@@ -63,7 +64,7 @@ class CustomGradient:
         backward = _Backward(self._name, rule, inputs, variables)
         outputs = [wrap(as_tensor(leaf)._value) for leaf in nest.flatten(result)]
         sources = [*inputs, *(variable.read_value() for variable in variables)]
-        record_operation(self._name, outputs, sources, backward)
+        record_operation(self._name, outputs, sources, backward, self._accepts_none)
         if STATE.handler is None and any(tape.is_forward for tape in STATE.open):
             _try_rule(backward, outputs)
         return nest.unflatten(result, outputs)
@@ -150,7 +151,15 @@ class _Backward:
         return tensor
 
 
-def custom_gradient(f: Callable[..., Any]) -> CustomGradient:
+@overload
+def custom_gradient(f: Callable[..., Any], *, accepts_none: bool = ...) -> CustomGradient: ...
+@overload
+def custom_gradient(
+    f: None = None, *, accepts_none: bool = ...
+) -> Callable[[Callable[..., Any]], CustomGradient]: ...
+
+
+def custom_gradient(f: Callable[..., Any] | None = None, *, accepts_none: bool = False) -> Any:
     """A function with a gradient that you state yourself.
 
     Parameters
@@ -161,6 +170,9 @@ def custom_gradient(f: Callable[..., Any]) -> CustomGradient:
         None, per leaf of the positional arguments. If `f` reads trainable Variables besides its
         arguments, `grad_fn(*dys, variables=None)` is given their list, and returns a pair: the
         gradients of the arguments, and a list of those of the Variables.
+    accepts_none : bool
+        Whether `grad_fn` takes None for a result that nothing depends on. Otherwise, and in
+        compiled functions, it is given zeros.
 
     Returns
     -------
@@ -187,7 +199,9 @@ def custom_gradient(f: Callable[..., Any]) -> CustomGradient:
     >>> tl.grad(log1pexp)(100.0)
     tl.Tensor(1., shape=(), dtype=float64)
     """
-    return CustomGradient(f)
+    if f is None:
+        return functools.partial(custom_gradient, accepts_none=accepts_none)
+    return CustomGradient(f, accepts_none)
 
 
 def grad_pass_through(f: Callable[..., Any]) -> CustomGradient:

@@ -26,6 +26,8 @@ from tapeline.compiler.function import function as function
 from tapeline.export import load as load
 from tapeline.runtime.associative import associative_scan as associative_scan
 from tapeline.runtime.checks import Assert as Assert
+from tapeline.runtime.collections import add_to_collection as add_to_collection
+from tapeline.runtime.collections import get_collection as get_collection
 from tapeline.runtime.constants import e as e
 from tapeline.runtime.constants import inf as inf
 from tapeline.runtime.constants import nan as nan

@@ -176,7 +176,7 @@ def test_function_without_a_rule_is_an_error() -> None:
     with pytest.raises(ArgumentTypeError, match=r"must return a pair \(result, grad_fn\)"):
         tl.custom_gradient(lambda x: x)(1.0)
     with pytest.raises(ArgumentTypeError, match="expected a function"):
-        tl.custom_gradient(3)  # type: ignore[arg-type]
+        tl.custom_gradient(3)  # type: ignore[call-overload]
 
 
 @MODES
@@ -321,3 +321,37 @@ def test_watcher_counts_updates() -> None:
             w.assign_sub(1.0)
     assert [x is y for x, y in zip(outer.watched_variables(), (v, w), strict=True)] == [True] * 2
     assert [x is w for x in inner.watched_variables()] == [True]
+
+
+def test_a_rule_may_take_none_for_results_that_nothing_depends_on() -> None:
+    seen: list[Any] = []
+
+    @tl.custom_gradient(accepts_none=True)
+    def two(x: Any) -> Any:
+        def grad_fn(dy: Any, dz: Any) -> Any:
+            seen.append((dy is None, dz is None))
+            return (0.0 if dy is None else dy * 2.0) + (0.0 if dz is None else dz * 3.0)
+
+        return (x * 2.0, x * 3.0), grad_fn
+
+    x = tl.asarray([1.0, 2.0])
+    assert tl.grad(lambda x: tl.sum(two(x)[1]))(x).tolist() == [3.0, 3.0]
+    assert tl.grad(lambda x: tl.sum(two(x)[0]))(x).tolist() == [2.0, 2.0]
+    assert tl.grad(lambda x: tl.sum(two(x)[0] + two(x)[1]))(x).tolist() == [5.0, 5.0]
+    assert seen[:2] == [(True, False), (False, True)]
+    assert tl.function(tl.grad(lambda x: tl.sum(two(x)[1])))(x).tolist() == [3.0, 3.0]
+
+
+def test_without_it_zeros_come() -> None:
+    seen: list[Any] = []
+
+    @tl.custom_gradient
+    def two(x: Any) -> Any:
+        def grad_fn(dy: Any, dz: Any) -> Any:
+            seen.append(dy.tolist())
+            return dy * 2.0 + dz * 3.0
+
+        return (x * 2.0, x * 3.0), grad_fn
+
+    assert tl.grad(lambda x: two(x)[1])(1.0).item() == 3.0
+    assert seen == [0.0]
