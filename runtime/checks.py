@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.errors import CheckError, ShapeError
-from tapeline.runtime.op import Trait, define_op
+from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.ops.comparison import (
     equal,
     greater,
@@ -19,13 +17,13 @@ from tapeline.runtime.ops.comparison import (
     less_equal,
     not_equal,
 )
+from tapeline.runtime.ops.effects import HOST_CHECK, Claim
 from tapeline.runtime.ops.logic import isfinite
 from tapeline.runtime.ops.signs import abs as absolute
-from tapeline.runtime.spec import TensorSpec, spec_of
+from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
 
 __all__ = [
-    "HOST_CHECK",
     "Assert",
     "assert_all_finite",
     "assert_equal",
@@ -44,45 +42,6 @@ __all__ = [
 ]  # fmt: skip
 
 _BOOL = np.dtype(np.bool_)
-_SHOWN = 6
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Claim:
-    """What a check claims, and what its data are called; told from another by identity."""
-
-    text: str
-    names: tuple[str, ...]
-
-
-def _check_kernel(condition: Any, *rest: Any) -> Any:
-    *data, claim = rest
-    if condition.all():
-        return np.array(True)
-    shown = [f"{claim.text} does not hold"]
-    if condition.ndim:
-        where = [tuple(map(int, index)) for index in np.argwhere(~condition)[:_SHOWN]]
-        more = ", ..." if np.count_nonzero(~condition) > _SHOWN else ""
-        shown.append(f"at {', '.join(map(str, where))}{more}")
-    for name, array in zip(claim.names, data, strict=True):
-        shown.append(f"{name} = {np.array2string(array, threshold=_SHOWN)}")
-    raise CheckError("; ".join(shown))
-
-
-def _infer(*_: Any) -> TensorSpec:
-    return spec_of((), _BOOL)
-
-
-HOST_CHECK = define_op(
-    "host_check",
-    kernel=_check_kernel,
-    infer=_infer,
-    n_inputs=None,
-    attr_names=("claim",),
-    traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
-    kinds="biufc",
-)
-"""Raises `CheckError` unless its first input is true everywhere, and shows the others."""
 
 
 def _check(condition: Tensor, text: str, message: str, **data: Tensor) -> None:

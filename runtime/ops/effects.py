@@ -14,13 +14,16 @@ import numpy as np
 
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind
+from tapeline.runtime.errors import CheckError
 from tapeline.runtime.op import Trait, define_op
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 
-__all__ = ["HOST_ASSERT", "HOST_PRINT", "HOST_RAISE", "print"]
+__all__ = ["HOST_ASSERT", "HOST_CHECK", "HOST_PRINT", "HOST_RAISE", "print"]
 
 _BOOL = np.dtype(np.bool_)
+_SHOWN = 6
+"""How many places and items an error shows."""
 
 
 def _infer(*_: Any) -> TensorSpec:
@@ -51,6 +54,40 @@ HOST_ASSERT = define_op(
     kinds="b",
 )
 """Raises an exception, `AssertionError` by default, unless its input is true."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """What a check claims, and what its data are called; told from another by identity."""
+
+    text: str
+    names: tuple[str, ...]
+
+
+def _check_kernel(condition: Any, *rest: Any) -> Any:
+    *data, claim = rest
+    if condition.all():
+        return np.array(True)
+    shown = [f"{claim.text} does not hold"]
+    if condition.ndim:
+        where = [tuple(map(int, index)) for index in np.argwhere(~condition)[:_SHOWN]]
+        more = ", ..." if np.count_nonzero(~condition) > _SHOWN else ""
+        shown.append(f"at {', '.join(map(str, where))}{more}")
+    for name, array in zip(claim.names, data, strict=True):
+        shown.append(f"{name} = {np.array2string(array, threshold=_SHOWN)}")
+    raise CheckError("; ".join(shown))
+
+
+HOST_CHECK = define_op(
+    "host_check",
+    kernel=_check_kernel,
+    infer=_infer,
+    n_inputs=None,
+    attr_names=("claim",),
+    traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
+    kinds="biufc",
+)
+"""Raises `CheckError` unless its first input is true everywhere, and shows the others."""
 
 
 def _raise_kernel(error: BaseException | type[BaseException]) -> Any:
