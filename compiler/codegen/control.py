@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tapeline.compiler.codegen.cluster import is_view
+from tapeline.compiler.codegen.control_chunks import ChunkEmitter
 from tapeline.compiler.codegen.control_loop import LoopEmitter
 from tapeline.compiler.codegen.control_plan import (
     INDEX_ERROR,
@@ -95,6 +96,27 @@ class ControlEmitter:
                 b.store(result, target)
         return self._finish(name)
 
+    def emit_chunks(self, made: PreparedControl, name: str) -> str | None:
+        """The text of a function of a range of turns (see `control_chunks`); None where a turn may
+        fail."""
+        step, b = made.step, self.b
+        inputs = [
+            self._given(k, placed, known)
+            for k, (placed, known) in enumerate(zip(step.inputs, step.known, strict=True))
+        ]
+        offset = len(step.inputs)
+        targets = [
+            None if placed is None else self._pointer_given(offset + k, placed)
+            for k, placed in enumerate(step.outputs)
+        ]
+        ChunkEmitter(self, made, inputs, targets).emit()
+        if self.failures or self.calls_host:
+            return None
+        b.line("ret void")
+        memory = f"alloca [{made.nbytes or 1} x i8], align 64"
+        head = f"define internal void @{name}(ptr noalias %given, i64 %lo, i64 %hi) nounwind "
+        return self._text(head, [f"  %arena = {memory}"])
+
     def _pointer_given(self, slot: int, placed: Placed) -> str:
         """The pointer to a buffer, loaded once."""
         found = self.given.get(placed.buffer)
@@ -128,12 +150,17 @@ class ControlEmitter:
             low = b.assign(f"phi i64 {status}")
             high = b.assign(f"shl i64 {high}, {INDEX_SHIFT}")
             b.line(f"ret i64 {b.assign(f'or i64 {high}, {low}')}")
+        head = f"define internal i64 @{name}(ptr noalias %given, ptr noalias %arena) nounwind "
+        return self._text(head, [])
+
+    def _text(self, head: str, first: Sequence[str]) -> str:
+        b = self.b
         width = 8 * b.target.vector_bytes
         return "\n".join(
             [
-                f"define internal i64 @{name}(ptr noalias %given, ptr noalias %arena) nounwind "
-                f'"stackrealign" "prefer-vector-width"="{width}" {{',
+                f'{head}"stackrealign" "prefer-vector-width"="{width}" {{',
                 "entry:",
+                *first,
                 f"  %A = alloca [{self.slots} x i64], align 8",
                 "  %E = alloca i64, align 8",
                 *b.allocas,
@@ -422,6 +449,15 @@ class ControlEmitter:
             if filled[k] is None and not is_number(graph, node):
                 filled[k] = self.b.stack("i8", graph.spec(node).nbytes or 1)
         return filled
+
+
+def emit_control_chunks(
+    made: PreparedControl, name: str, target: Target, steps: Steps, sites: list[Site]
+) -> tuple[str, ScalarBuilder] | None:
+    """As `emit_control`, for a range of turns; None where turns may fail."""
+    emitter = ControlEmitter(target, steps, sites)
+    text = emitter.emit_chunks(made, name)
+    return None if text is None else (text, emitter.b)
 
 
 def emit_control(

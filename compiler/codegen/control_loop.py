@@ -54,7 +54,7 @@ def copy_bytes(b: FunctionBuilder, target: str, source: str, nbytes: int) -> Non
 
 
 @dataclass(slots=True)
-class _Carried:
+class Carried:
     """What a loop carries from turn to turn."""
 
     turn: Value
@@ -103,7 +103,7 @@ class LoopEmitter:
         b.start_block(done)
         return self._results(start, following, before, latch)
 
-    def _repeat(self, start: _Carried, before: str) -> tuple[_Carried, str]:
+    def _repeat(self, start: Carried, before: str) -> tuple[Carried, str]:
         """Emits what is between the head and the jump back; the state then, and the last block."""
         b = self.b
         turn = b.open_phi(start.turn, before) if self.counts else None
@@ -112,7 +112,7 @@ class LoopEmitter:
             k: (self._open_pointer(start.current[k], before), self._open_pointer(x, before))
             for k, x in start.spare.items()
         }
-        carried = _Carried(
+        carried = Carried(
             ZERO if turn is None else turn.value,
             {k: phi.value for k, phi in numbers.items()},
             {**start.current, **{k: phi[0] for k, (phi, _) in swapped.items()}},
@@ -131,7 +131,7 @@ class LoopEmitter:
             self._close_pointer(other, following.spare[k], latch)
         return following, latch
 
-    def _note_counters(self, carried: _Carried) -> None:
+    def _note_counters(self, carried: Carried) -> None:
         """Notes where the numbers begin that only grow, and where they end."""
         graph = self.form.body
         last = None
@@ -157,9 +157,9 @@ class LoopEmitter:
 
     # ---- before and after
 
-    def _start(self) -> _Carried:
+    def _start(self) -> Carried:
         """The state before the first turn: arrays are copied to where they may be written."""
-        carried = _Carried(ZERO, {}, {}, {})
+        carried = Carried(ZERO, {}, {}, {})
         for k, argument in enumerate(self.state):
             if argument.value is not None:
                 carried.numbers[k] = argument.value
@@ -184,9 +184,7 @@ class LoopEmitter:
         graph = self.form.body
         return graph.spec(graph.placeholders[k]).nbytes
 
-    def _results(
-        self, start: _Carried, end: _Carried, before: str, latch: str
-    ) -> list[Value | None]:
+    def _results(self, start: Carried, end: Carried, before: str, latch: str) -> list[Value | None]:
         b = self.b
         results: list[Value | None] = []
         if self.counts:
@@ -230,7 +228,7 @@ class LoopEmitter:
 
     # ---- one turn
 
-    def _going(self, carried: _Carried) -> Value:
+    def _going(self, carried: Carried) -> Value:
         """Whether there is one more turn."""
         b = self.b
         within = None if self.limit is None else b.compare("lt", carried.turn, self.limit)
@@ -249,7 +247,7 @@ class LoopEmitter:
         b.start_block(known)
         return b.phi((b.fixed(False, "b1"), before), (answer, after))
 
-    def _test(self, carried: _Carried) -> Value:
+    def _test(self, carried: Carried) -> Value:
         assert self.test is not None
         arguments = [*self._arguments(carried), *self.captures]
         base = self.base + self.made.body_offset
@@ -257,13 +255,13 @@ class LoopEmitter:
         assert answer is not None
         return answer
 
-    def _arguments(self, carried: _Carried) -> list[Argument]:
+    def _arguments(self, carried: Carried) -> list[Argument]:
         return [
             Argument(carried.numbers.get(k), carried.current.get(k))
             for k in range(self.form.n_state)
         ]
 
-    def _turn(self, carried: _Carried) -> _Carried:
+    def _turn(self, carried: Carried) -> Carried:
         b, form = self.b, self.form
         row = carried.turn
         if form.reverse:
@@ -283,7 +281,7 @@ class LoopEmitter:
         for target, value in zip(targets[form.n_state :], values[form.n_state :], strict=True):
             if value is not None and target is not None:
                 b.store(value, target)
-        following = _Carried(carried.turn, {}, dict(carried.current), dict(carried.spare))
+        following = Carried(carried.turn, {}, dict(carried.current), dict(carried.spare))
         for k in carried.numbers:
             value = values[k]
             assert value is not None

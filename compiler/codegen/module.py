@@ -19,7 +19,8 @@ from math import prod
 from typing import Any
 
 from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
-from tapeline.compiler.codegen.control import emit_control
+from tapeline.compiler.codegen.control import emit_control, emit_control_chunks
+from tapeline.compiler.codegen.control_chunks import inner_copies, turns_of, work_of
 from tapeline.compiler.codegen.control_plan import PreparedControl, Site, prepare
 from tapeline.compiler.codegen.epilogue import emit_finish
 from tapeline.compiler.codegen.kernels import emit_nest
@@ -314,17 +315,14 @@ class _Assembler:
         self.lines.append(f"after{number}:")
 
     def _call_control(self, made: PreparedControl, pointers: dict[int, str], scratch: int) -> None:
+        if self._call_chunks(made, pointers):
+            return
         number = len(self.control_functions)
         step, name = made.step, f"control{number}"
         text, builder = emit_control(made, name, self.target, self, self.sites)
         self.control_functions.append(text)
         self.parts.include(*builder.parts.frozen())
-        given = (*step.inputs, *step.outputs)
-        self.control_slots = max(self.control_slots, len(given))
-        for slot, placed in enumerate(given):
-            if placed is not None:
-                place = self.offset("%A", 8 * slot)
-                self.lines.append(f"  store ptr {pointers[placed.buffer]}, ptr {place}")
+        self._give(step, pointers)
         memory = self.place("%arena", scratch) if made.nbytes else "null"
         status = self.value(f"call i64 @{name}(ptr %A, ptr {memory})")
         self.statuses.append((status, f"stop{number}"))
@@ -337,6 +335,48 @@ class _Assembler:
         if not self.target.open_sizes:
             return arena.nbytes
         return 1 << max(6, (arena.nbytes - 1).bit_length())
+
+    def _give(self, step: ControlStep, pointers: dict[int, str]) -> None:
+        """Stores the pointers to what control flow takes and gives."""
+        given = (*step.inputs, *step.outputs)
+        self.control_slots = max(self.control_slots, len(given))
+        for slot, placed in enumerate(given):
+            if placed is not None:
+                place = self.offset("%A", 8 * slot)
+                self.lines.append(f"  store ptr {pointers[placed.buffer]}, ptr {place}")
+
+    def _call_chunks(self, made: PreparedControl, pointers: dict[int, str]) -> bool:
+        """Lets threads share the turns of a loop; False where they cannot, or it is not worth
+        it."""
+        turns = turns_of(made)
+        if turns is None or not pool_symbols():
+            return False
+        step, name = made.step, f"control{len(self.control_functions)}"
+        found = emit_control_chunks(made, name, self.target, self, self.sites)
+        if found is None:
+            return False
+        text, builder = found
+        limit = chunk_limit(turns, 1, work_of(made, text.count("\n")))
+        if limit < 2:
+            return False
+        self.control_functions.append(text)
+        self.parts.include(*builder.parts.frozen())
+        for source, target, nbytes in inner_copies(made):
+            given, taken = step.inputs[source], step.outputs[target]
+            assert given is not None
+            assert taken is not None
+            start = self.offset(pointers[given.buffer], given.layout.offset)
+            self.parts.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+            self.lines.append(
+                f"  call void @llvm.memcpy.p0.p0.i64(ptr {pointers[taken.buffer]}, ptr {start}, "
+                f"i64 {nbytes}, i1 false)"
+            )
+        self._give(step, pointers)
+        self.symbols |= pool_symbols()
+        self.parts.declare(PARALLEL_DECLARATION)
+        numbers = f"i64 {turns}, i64 1, i64 {limit}"
+        self.lines.append(f"  call void @{PARALLEL}(ptr @{name}, ptr %A, {numbers})")
+        return True
 
     def _text(self, arena: ArenaPlan, kernels: Sequence[Kernel | None]) -> str:
         slots = [len(launch.values) for kernel in kernels if kernel for launch in kernel.launches]

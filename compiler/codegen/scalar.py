@@ -127,6 +127,16 @@ class ScalarBuilder(FunctionBuilder):
             return made
         return self._moved(a, number)
 
+    def mul(self, a: Value, b: Value, /) -> Value:
+        """The product."""
+        made = super().mul(a, b)
+        number = _int_of(b) if a.code == "i8" else None
+        if number is not None and 0 < number < _FAR:
+            for known in (self.least, self.most):
+                if a.name in known and abs(known[a.name] * number) < _FAR:
+                    known[made.name] = known[a.name] * number
+        return made
+
     def sub(self, a: Value, b: Value, /) -> Value:
         """The difference."""
         number = _int_of(b) if a.code == "i8" else None
