@@ -342,7 +342,11 @@ class Function(NativeCallable, Generic[P, R]):
 
     def add_trace(self, call: Call, concrete: ConcreteFunction) -> None:
         """Gives the function a trace that was made elsewhere, for calls like this one."""
-        self._replace(self._signature.take_apart(call).key, concrete)
+        self._signature.take_apart(call)
+        if hasattr(concrete, "places"):
+            self._family(call).traces.append(cast("OpenFunction", concrete))
+        else:
+            self._replace(call.key, concrete)
 
     def _trace(self, call: Call) -> ConcreteFunction:
         record = compare(self._trace_count + 1, self._signature.describe(call), self._records)
@@ -446,12 +450,15 @@ class Function(NativeCallable, Generic[P, R]):
             found += function.concrete_functions
         return found
 
-    def fixed_traces(self) -> list[ConcreteFunction]:
-        """The traces for the sizes that were met, without those that leave numbers open."""
-        found = list(self._cache.values())
+    def lasting_traces(self) -> list[ConcreteFunction]:
+        """The traces that serve calls by themselves, those with open sizes in the place of their
+        cases; without those that leave numbers open."""
+        found = [one.general or one for one in self._cache.values()]
+        for family in self._families.values():
+            found += reversed(family.traces)
         for _, function in list(self._of_instances.values()):
-            found += function.fixed_traces()
-        return [one for one in found if not getattr(one.general, "open_numbers", ())]
+            found += function.lasting_traces()
+        return [one for one in dict.fromkeys(found) if not getattr(one, "open_numbers", ())]
 
     def _list_all_concrete_functions(self) -> list[ConcreteFunction]:
         """TensorFlow's name for `concrete_functions`, which programs moved from there may use."""

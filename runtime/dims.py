@@ -13,6 +13,7 @@ one normal form, so equal ones are recognized without a condition.
 
 from __future__ import annotations
 
+import ast
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -27,7 +28,14 @@ Terms: TypeAlias = tuple[tuple[Monomial, int], ...]
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
+OPPOSITES = {"==": "!=", "<": ">=", "<=": ">"}
+"""How people write that a comparison does not hold."""
 _MAX_POWER = 8
+_MAX_TEXT = 1000
+_PARSED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
 
 
 class Condition(NamedTuple):
@@ -39,8 +47,9 @@ class Condition(NamedTuple):
     holds: bool
 
     def __str__(self) -> str:
-        text = f"{self.left} {self.relation} {self.right}"
-        return text if self.holds else f"not {text}"
+        left, right = (bare(source_of(size)) for size in (self.left, self.right))
+        relation = self.relation if self.holds else OPPOSITES[self.relation]
+        return f"{left} {relation} {right}"
 
 
 class _Atom(NamedTuple):
@@ -114,9 +123,9 @@ class Sizes:
         """Whether a trace may serve these values of its symbols."""
         if self._check is None:
             tests = [
-                f"{_source(c.left)} {c.relation} {_source(c.right)}"
+                f"{source_of(c.left)} {c.relation} {source_of(c.right)}"
                 if c.holds
-                else f"not {_source(c.left)} {c.relation} {_source(c.right)}"
+                else f"not {source_of(c.left)} {c.relation} {source_of(c.right)}"
                 for c in self.conditions
             ]
             self._check = self._compile(" and ".join(tests) or "True")
@@ -128,7 +137,7 @@ class Sizes:
             return cast(int, dim)
         found = self._evaluate.get(dim)
         if found is None:
-            found = self._evaluate[dim] = self._compile(_source(dim))
+            found = self._evaluate[dim] = self._compile(source_of(dim))
         return found(*values)
 
     def fixed(self) -> set[int]:
@@ -140,6 +149,76 @@ class Sizes:
                 if len(atoms) == 1:
                     found |= {number for number in atoms if number < len(self.values)}
         return found
+
+    def describe(self) -> dict[str, Any]:
+        """The symbols and conditions as lists and texts, for `restore`."""
+        conditions = [
+            [source_of(c.left), c.relation, source_of(c.right), c.holds] for c in self.conditions
+        ]
+        return {"values": list(self.values), "conditions": conditions}
+
+    @staticmethod
+    def restore(values: Any, conditions: Any) -> Sizes:
+        """What `describe` wrote.
+
+        Raises
+        ------
+        ValueError
+            If it is nothing of the kind, or a condition does not hold for the values.
+        """
+        if not isinstance(values, list) or not all(type(v) is int and v >= 0 for v in values):
+            raise ValueError(f"the values of sizes must be ints >= 0, got {values!r}")
+        sizes = Sizes(values)
+        if not isinstance(conditions, list):
+            raise ValueError("the conditions on sizes must be a list")
+        for one in conditions:
+            match one:
+                case [
+                    str() as left,
+                    ("==" | "<" | "<=") as relation,
+                    str() as right,
+                    bool() as holds,
+                ]:
+                    size, other = sizes.parse(left), sizes.parse(right)
+                case _:
+                    raise ValueError(f"a condition on sizes cannot be {one!r}")
+            if type(size) is Dim and sizes.note(size, relation, other) is not holds:
+                raise ValueError(f"the condition {left} {relation} {right} comes out differently")
+        return sizes
+
+    def parse(self, text: str) -> Any:
+        """The size, or the number, that a text such as `3*n0 + 1` stands for.
+
+        Raises
+        ------
+        ValueError
+            If it is no such text.
+        """
+        if len(text) > _MAX_TEXT:
+            raise ValueError("the text of a size is too long")
+        try:
+            found = self._value_of(ast.parse(text, mode="eval").body)
+        except (SyntaxError, RecursionError, MemoryError, ZeroDivisionError, OverflowError):
+            found = None
+        if found is None:
+            raise ValueError(f"cannot read {text!r} as a size")
+        return found
+
+    def _value_of(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                return value
+            case ast.Name(id=name) if name[:1] == "n" and name[1:].isdecimal():
+                number = int(name[1:])
+                return self.symbols[number] if number < len(self.symbols) else None
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                value = self._value_of(operand)
+                return None if value is None else -value
+            case ast.BinOp(left=left, op=operation, right=right):
+                a, b = self._value_of(left), self._value_of(right)
+                compute = _PARSED.get(type(operation))
+                return None if a is None or b is None or compute is None else compute(a, b)
+        return None
 
     def _compile(self, source: str) -> Callable[..., Any]:
         arguments = ", ".join(f"n{k}" for k in range(len(self.values)))
@@ -466,7 +545,8 @@ def _key(size: Any) -> Any:
     return size.terms if type(size) is Dim else size
 
 
-def _source(size: Any) -> str:
+def source_of(size: Any) -> str:
+    """A size, or a number, as Python in terms of symbols; `Sizes.parse` reads it."""
     return _text(size, True) if type(size) is Dim else repr(size)
 
 
@@ -477,6 +557,16 @@ def _factor(size: Any, is_source: bool) -> str:
     text = _text(size, is_source)
     is_whole = len(size.terms) > 1 or (len(size.terms[0][0]) == 1 and size.terms[0][1] == 1)
     return text if is_whole else f"({text})"
+
+
+def bare(text: str) -> str:
+    """Without the parentheses around the whole of it."""
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return text[1:-1] if place == len(text) - 1 and letter == ")" else text
+    return text
 
 
 def _text(dim: Dim, is_source: bool) -> str:

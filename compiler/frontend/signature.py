@@ -304,6 +304,14 @@ def with_numbers(value: Any, numbers: Iterator[Any]) -> Any:
     return nest.rebuild(value, children)
 
 
+def numbers_of(call: Call) -> list[float]:
+    """The Python numbers among the arguments of a call that was not taken apart."""
+    scratch = Call((), {})
+    for value in (*call.args, *call.kwargs.values()):
+        _add(value, scratch)
+    return scratch.numbers
+
+
 def leaves_in_order(value: Any) -> list[Any]:
     """The leaves of arguments in the order in which the tensors among them become inputs."""
     if value is None or nest.is_leaf(value):

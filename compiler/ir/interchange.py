@@ -25,7 +25,8 @@ from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.interpret import run_graph
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER, make_call_op
-from tapeline.compiler.ir.text import attr_text, spec_text, subgraphs_first_use
+from tapeline.compiler.ir.text import attr_text, sizes_of, spec_text, subgraphs_first_use
+from tapeline.runtime.dims import Dim, Sizes, source_of
 from tapeline.runtime.errors import GraphError, TapelineError
 from tapeline.runtime.op import Attrs, Op, Trait, get_op
 from tapeline.runtime.ops.effects import Message
@@ -36,7 +37,8 @@ Document: TypeAlias = dict[str, Any]
 """What `json.dumps` takes and `json.loads` gives."""
 
 FORMAT = "tapeline.graph"
-VERSION = 1
+VERSION = 2
+"""Documents of graphs without open sizes are written as version 1."""
 CALL = "call"
 """The name under which all calls of sub-graphs are written."""
 MAX_CONSTANT_BYTES = 1 << 32
@@ -73,7 +75,10 @@ def graph_to_document(graph: Graph, store: Callable[[Array], Any] | None = None)
     ordered = subgraphs_first_use(graph)
     number = {id(g): k for k, g in enumerate(ordered)}
     graphs = [_write_graph(g, number, store or array_to_document) for g in ordered]
-    return {"format": FORMAT, "version": VERSION, "graphs": graphs}
+    sizes = sizes_of(graph)
+    if sizes is None:
+        return {"format": FORMAT, "version": 1, "graphs": graphs}
+    return {"format": FORMAT, "version": VERSION, "sizes": sizes.describe(), "graphs": graphs}
 
 
 def array_to_document(array: Array) -> Document:
@@ -111,11 +116,17 @@ def _write_graph(graph: Graph, number: dict[int, int], store: Callable[[Array], 
 def _write_spec(spec: NodeSpec) -> Any:
     if isinstance(spec, tuple):
         return {"tuple": [_write_spec(one) for one in spec]}
-    return [spec.dtype.name, list(spec.shape)]
+    return [spec.dtype.name, [_write_extent(extent) for extent in spec.shape]]
+
+
+def _write_extent(extent: Any) -> Any:
+    return source_of(extent) if type(extent) is Dim else extent
 
 
 def attr_to_document(value: Any) -> Any:
     """JSON for an attribute: itself where JSON has such a value, else an object with one key."""
+    if type(value) is Dim:
+        return {"size": source_of(value)}
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, tuple):
@@ -209,13 +220,28 @@ def graph_from_document(
     graphs = _a_list(document, "graphs")
     if not graphs:
         raise GraphError("the document holds no graph")
-    reader = _Reader(fetch or array_from_document, ops or {}, make_call or _plain_call)
+    reader = _Reader(
+        fetch or array_from_document, ops or {}, make_call or _plain_call, _read_sizes(document)
+    )
     for position, one in reversed(list(enumerate(graphs))):
         try:
             reader.graphs[position] = reader.read(one)
         except GraphError as error:
             raise GraphError(f"graph {position}: {error}") from None
     return reader.graphs[0]
+
+
+def _read_sizes(document: Document) -> Sizes:
+    """The sizes that the graphs leave open."""
+    found = document.get("sizes", {"values": [], "conditions": []})
+    if not isinstance(found, dict):
+        raise GraphError("the sizes must be an object")
+    try:
+        sizes = Sizes.restore(found.get("values"), found.get("conditions"))
+    except ValueError as error:
+        raise GraphError(str(error)) from None
+    sizes.close()
+    return sizes
 
 
 def check_header(document: Any, format_name: str, version: int) -> None:
@@ -237,7 +263,7 @@ def array_from_document(document: Any) -> Array:
     dtype = _DTYPES.get(str(document.get("dtype"))) if isinstance(document, dict) else None
     if dtype is None:
         raise GraphError("a constant must be an object with a known dtype")
-    shape = _read_shape(document.get("shape"))
+    shape = _read_shape(document.get("shape"), _NO_SIZES)
     try:
         data = base64.b64decode(document.get("base64", ""), validate=True)
     except (TypeError, ValueError) as error:
@@ -261,8 +287,9 @@ def _plain_call(name: str, graph: Graph) -> Op:
 class _Reader:
     def __init__(
         self, fetch: Callable[[Any], Array], ops: Mapping[str, Op],
-        make_call: Callable[[str, Graph], Op],
+        make_call: Callable[[str, Graph], Op], sizes: Sizes,
     ) -> None:  # fmt: skip
+        self.sizes = sizes
         self.fetch = fetch
         self.ops = ops
         self.make_call = make_call
@@ -289,12 +316,14 @@ class _Reader:
     def _read_node(self, graph: Graph, position: int, node: Any, constants: list[Any]) -> None:
         if not isinstance(node, dict):
             raise GraphError("a node must be an object")
-        spec = _read_spec(node.get("spec"))
+        spec = _read_spec(node.get("spec"), self.sizes)
         location = _read_location(node.get("location"))
         inputs = _a_list(node, "inputs")
         for i in inputs:
             _check_id(i, position)
-        attrs: Attrs = tuple([attr_from_document(value) for value in _a_list(node, "attrs")])
+        attrs: Attrs = tuple(
+            [attr_from_document(value, sizes=self.sizes) for value in _a_list(node, "attrs")]
+        )
         op = self._find_op(node, position)
         if op is PLACEHOLDER:
             if not isinstance(spec, TensorSpec) or len(attrs) != 1 or not isinstance(attrs[0], str):
@@ -360,30 +389,47 @@ def _read_location(value: Any) -> Location | None:
     raise GraphError("a location is a file, a line and a function")
 
 
-def _read_shape(value: Any) -> tuple[int | None, ...]:
+_NO_SIZES = Sizes(())
+
+
+def _read_shape(value: Any, sizes: Sizes) -> tuple[int | None, ...]:
     fits = isinstance(value, list) and len(value) <= MAX_DEPTH
-    if not fits or not all(e is None or (type(e) is int and e >= 0) for e in value):
+    read = [_read_extent(extent, sizes) for extent in value] if fits else [-1]
+    known = [extent and sizes.evaluate(extent, sizes.values) for extent in read]
+    if not all(e is None or (type(e) is int and e >= 0) for e in known):
         raise GraphError(f"a shape must be a list of extents, got {value!r}")
-    if math.prod(e or 1 for e in value) > MAX_CONSTANT_BYTES:
+    if math.prod(e or 1 for e in known) > MAX_CONSTANT_BYTES:
         raise GraphError(f"the shape {value} is larger than any array that is read")
-    return tuple(value)
+    return tuple(read)
 
 
-def _read_spec(value: Any) -> NodeSpec:
+def _read_extent(extent: Any, sizes: Sizes) -> Any:
+    if not isinstance(extent, str):
+        return extent
+    try:
+        return sizes.parse(extent)
+    except ValueError as error:
+        raise GraphError(str(error)) from None
+
+
+def _read_spec(value: Any, sizes: Sizes) -> NodeSpec:
     match value:
         case {"tuple": list() as specs}:
-            return tuple([cast(TensorSpec, _read_spec(one)) for one in specs])
+            return tuple([cast(TensorSpec, _read_spec(one, sizes)) for one in specs])
         case [str() as name, list() as extents] if name in _DTYPES:
-            return spec_of(cast(Shape, _read_shape(extents)), _DTYPES[name])
+            return spec_of(cast(Shape, _read_shape(extents, sizes)), _DTYPES[name])
     raise GraphError(f"a spec must be a dtype and a shape, got {value!r}")
 
 
-def attr_from_document(value: Any, depth: int = 0) -> Any:
+def attr_from_document(value: Any, depth: int = 0, sizes: Sizes = _NO_SIZES) -> Any:
+    """The attribute that `attr_to_document` wrote; its open sizes are among `sizes`."""
     if depth > MAX_DEPTH:
         raise GraphError("an attribute is nested too deeply")
     match value:
         case list():
-            return tuple([attr_from_document(item, depth + 1) for item in value])
+            return tuple([attr_from_document(item, depth + 1, sizes) for item in value])
+        case {"size": str() as text}:
+            return _read_extent(text, sizes)
         case {"dtype": str() as name} if name in _DTYPES:
             return _DTYPES[name]
         case {"scalar": [str() as name, item]} if name in _DTYPES:

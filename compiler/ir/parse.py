@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
+from tapeline.runtime.dims import OPPOSITES, Sizes, is_open_shape
 from tapeline.runtime.errors import DTypeError, GraphError
 from tapeline.runtime.op import Attrs, Op, get_op, make_op
 from tapeline.runtime.spec import SUPPORTED_DTYPES, TensorSpec, canonical_dtype, spec_of
@@ -23,7 +24,8 @@ _DTYPES = {dtype.name: dtype for dtype in SUPPORTED_DTYPES}
 _NAMES: dict[str, object] = {"inf": float("inf"), "nan": float("nan"), "Ellipsis": Ellipsis}
 _NAMES.update(_DTYPES)
 
-_TYPE = r"\w+\[[\d, ?]*\]"
+_EXTENTS = r"[\w, ?+*/%()-]*"
+_TYPE = rf"\w+\[{_EXTENTS}\]"
 _TITLE = re.compile(r"graph (?:@(?P<number>\d+) )?(?P<name>.+):")
 _NODE = re.compile(
     r"%(?P<id>\d+) = (?P<op>[^\s(]+)\((?P<arguments>.*)\)"
@@ -31,7 +33,10 @@ _NODE = re.compile(
 )
 _RETURN = re.compile(r"return(?: (?P<outputs>[%\d, ]+))?")
 _INPUTS = re.compile(r"(?:%\d+(?:, )?)*")
-_SPEC = re.compile(r"(\w+)\[([\d, ?]*)\]")
+_SPEC = re.compile(rf"(\w+)\[({_EXTENTS})\]")
+_SIZES = re.compile(r"sizes (n\d+=\d+(?:, n\d+=\d+)*)")
+_WHERE = re.compile(r"where (.+) (==|!=|<=|>=|<|>) (.+)")
+_OPPOSITES = {shown: relation for relation, shown in OPPOSITES.items()}
 
 
 def parse_graph(
@@ -59,6 +64,7 @@ def parse_graph(
     """
     blocks = _split(text)
     parser = _Parser(ops or {}, constants or {})
+    blocks[0] = blocks[0][0], parser.read_sizes(blocks[0][1])
     for number, (name, lines) in reversed(list(enumerate(blocks))):
         parser.graphs[number] = parser.read_block(name, lines)
     return parser.graphs[0]
@@ -84,16 +90,24 @@ def _split(text: str) -> list[tuple[str, list[tuple[int, str]]]]:
     return blocks
 
 
-def parse_spec(text: str) -> NodeSpec:
+def parse_spec(text: str, sizes: Sizes | None = None) -> NodeSpec:
     """The spec written as `float64[2, 3]`; a tuple of them where the text is in brackets."""
     specs = []
+    sizes = sizes or Sizes(())
     for name, extents in _SPEC.findall(text):
-        shape = tuple(None if e == "?" else int(e) for e in extents.split(", ") if e)
+        shape = tuple(None if e == "?" else _size(e, sizes) for e in extents.split(", ") if e)
         try:
             specs.append(spec_of(cast(tuple[int, ...], shape), canonical_dtype(name)))
         except DTypeError as error:
             raise GraphError(str(error)) from None
     return tuple(specs) if text.startswith("(") else specs[0]
+
+
+def _size(text: str, sizes: Sizes) -> int:
+    try:
+        return cast(int, sizes.parse(text))
+    except ValueError as error:
+        raise GraphError(str(error)) from None
 
 
 class _Parser:
@@ -103,8 +117,28 @@ class _Parser:
         self.ops = ops
         self.constants = constants
         self.graphs: dict[int, Graph] = {}
+        self.sizes = Sizes(())
         self._attrs: dict[str, list[tuple[str, Any]]] = {}
         self._specs: dict[str, NodeSpec] = {}
+
+    def read_sizes(self, lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Reads what the first lines of the text say of open sizes; returns the other lines."""
+        rest = []
+        for line_number, line in lines:
+            values, condition = _SIZES.fullmatch(line), _WHERE.fullmatch(line)
+            if values is not None:
+                self.sizes = Sizes([int(v) for v in re.findall(r"=(\d+)", values[1])])
+            elif condition is not None:
+                left, right = (_size(condition[k], self.sizes) for k in (1, 3))
+                relation = _OPPOSITES.get(condition[2], condition[2])
+                holds = relation == condition[2]
+                size: Any = left
+                if is_open_shape((size,)) and self.sizes.note(size, relation, right) is not holds:
+                    raise GraphError(f"line {line_number}: {line!r} comes out differently")
+            else:
+                rest.append((line_number, line))
+        self.sizes.close()
+        return rest
 
     def read_block(self, name: str, lines: list[tuple[int, str]]) -> Graph:
         graph = Graph(name)
@@ -133,7 +167,7 @@ class _Parser:
     def _read_node(self, graph: Graph, found: re.Match[str]) -> None:
         spec = self._specs.get(found["spec"])
         if spec is None:
-            spec = self._specs[found["spec"]] = parse_spec(found["spec"])
+            spec = self._specs[found["spec"]] = parse_spec(found["spec"], self.sizes)
         op = self._find_op(found["op"], found["subgraphs"])
         if op is CONSTANT:
             node_id = graph.add_constant(self._constant(found["arguments"], spec))
@@ -194,13 +228,22 @@ class _Parser:
             assert isinstance(call, ast.Call)
             if call.args or any(k.arg is None for k in call.keywords):
                 raise GraphError(f"{op.name}: attributes must be written name=value, got {text!r}")
-            pairs = [(cast(str, k.arg), _literal(k.value)) for k in call.keywords]
+            pairs = [(cast(str, k.arg), self._value(k.value)) for k in call.keywords]
             self._attrs[text] = pairs
         for k, (name, _) in enumerate(pairs):
             expected = op.attr_names[k] if k < len(op.attr_names) else f"_{k}"
             if name != expected:
                 raise GraphError(f"{op.name}: attribute {k} is {expected!r}, not {name!r}")
         return tuple(value for _, value in pairs)
+
+    def _value(self, node: ast.expr) -> Any:
+        """A literal, or a size that is left open, or a tuple of such."""
+        if isinstance(node, ast.Tuple):
+            return tuple([self._value(item) for item in node.elts])
+        is_size = isinstance(node, ast.BinOp) or (
+            isinstance(node, ast.Name) and re.fullmatch(r"n\d+", node.id) is not None
+        )
+        return _size(ast.unparse(node), self.sizes) if is_size else _literal(node)
 
 
 def _check_id(graph: Graph, node_id: int) -> None:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.structure_ops import CONSTANT
+from tapeline.runtime.dims import Dim, Sizes, bare, source_of
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.spec import TensorSpec
 
@@ -35,8 +36,28 @@ def print_graph(graph: Graph) -> str:
     blocks = []
     for k, g in enumerate(ordered):
         title = f"graph {g.name}:" if k == 0 else f"graph @{k} {g.name}:"
-        blocks.append("\n".join([title, *_lines(g, number)]))
+        opening = [title] if k else [title, *_sizes_lines(graph)]
+        blocks.append("\n".join([*opening, *_lines(g, number)]))
     return "\n\n".join(blocks)
+
+
+def _sizes_lines(graph: Graph) -> Iterator[str]:
+    """What the open sizes were in the call that was traced, and what they must be."""
+    sizes = sizes_of(graph)
+    if sizes is not None:
+        values = ", ".join(f"n{k}={value}" for k, value in enumerate(sizes.values))
+        yield f"  sizes {values}"
+        for condition in sizes.conditions:
+            yield f"  where {condition}"
+
+
+def sizes_of(graph: Graph) -> Sizes | None:
+    """The sizes that a graph leaves open; None where it leaves none."""
+    for node in graph.placeholders:
+        for extent in cast(tuple[Any, ...], graph.spec(node).shape):
+            if type(extent) is Dim:
+                return extent.sizes
+    return None
 
 
 def subgraphs_first_use(graph: Graph) -> list[Graph]:
@@ -98,6 +119,8 @@ def attr_text(value: object) -> str:
     if isinstance(value, tuple):
         inner = ", ".join(map(attr_text, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if type(value) is Dim:
+        return bare(source_of(value))
     if isinstance(value, np.dtype):
         return value.name
     if isinstance(value, np.generic):
@@ -120,8 +143,12 @@ def spec_text(spec: NodeSpec) -> str:
 
 @lru_cache(maxsize=4096)
 def _one_spec_text(spec: TensorSpec) -> str:
-    extents = ", ".join("?" if extent is None else str(extent) for extent in spec.shape)
+    extents = ", ".join("?" if extent is None else _extent_text(extent) for extent in spec.shape)
     return f"{spec.dtype.name}[{extents}]"
+
+
+def _extent_text(extent: Any) -> str:
+    return bare(source_of(extent)) if type(extent) is Dim else str(extent)
 
 
 def constant_text(array: npt.NDArray[Any]) -> str:

@@ -23,7 +23,7 @@ def reduce_function(function: Function[..., Any]) -> tuple[Callable[..., Any], t
     whatever else is pickled together refers to the same ones."""
     parts, reference = _parts(function), _reference(function)
     if parts is not None:
-        depends = any(trace.variables or trace.captures for trace in function.fixed_traces())
+        depends = any(trace.variables or trace.captures for trace in function.lasting_traces())
         return load_function, (*parts, None if depends else reference)
     if reference is not None:
         return find_function, reference
@@ -40,7 +40,7 @@ def _reference(function: Function[..., Any]) -> tuple[str, str] | None:
 def _parts(function: Function[..., Any]) -> tuple[bytes, list[Variable]] | None:
     """The traces as the content of a file, and the Variables; None where that cannot be."""
     is_method = isinstance(function.python_function, MethodType)  # which goes with its object
-    if is_method or not function.fixed_traces():
+    if is_method or not function.lasting_traces():
         return None
     try:
         return function_parts(function)
@@ -52,7 +52,7 @@ def _parts(function: Function[..., Any]) -> tuple[bytes, list[Variable]] | None:
 
 def copy_function(function: Function[..., Any], memo: dict[int, Any]) -> Function[..., Any]:
     """A deep copy. Captured Variables are copied together with the rest of what is copied."""
-    if any(trace.variables for trace in function.fixed_traces()):
+    if any(trace.variables for trace in function.lasting_traces()):
         parts = _parts(function)
         if parts is not None:
             return load_function(parts[0], [copy.deepcopy(one, memo) for one in parts[1]])

@@ -15,18 +15,23 @@ from tapeline.compiler.codegen.native_call import enable_native_calls
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph, Resource
+from tapeline.compiler.frontend.families import Places, Plan
 from tapeline.compiler.frontend.options import Options
-from tapeline.compiler.frontend.signature import Call
+from tapeline.compiler.frontend.signature import Call, numbers_of
 from tapeline.compiler.function import Function
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interchange import Document, check_header, graph_from_document
+from tapeline.compiler.ir.text import sizes_of
 from tapeline.compiler.ir.verify import verify_graph
+from tapeline.compiler.open_function import OpenFunction
 from tapeline.compiler.saved.archive import ArchiveReader, Array
 from tapeline.compiler.saved.structures import read_structure
 from tapeline.compiler.saved.writer import FORMAT, VERSION
 from tapeline.runtime import nest
+from tapeline.runtime.dims import Sizes
 from tapeline.runtime.errors import ArgumentError, GraphError, SavedFileError, TapelineError
 from tapeline.runtime.op import Op
+from tapeline.runtime.spec import Shape, TensorSpec
 from tapeline.runtime.tensor import wrap
 from tapeline.runtime.variable import Variable
 
@@ -153,7 +158,13 @@ def _trace(
         setattr(graph, slot, getattr(plain, slot))
     n_tensors, n_results = document["n_tensors"], document["n_results"]
     inputs = [graph.spec(node) for node in graph.placeholders[:n_tensors]]
-    stand_ins = [wrap(np.broadcast_to(np.zeros((), s.dtype), s.static_shape)) for s in inputs]
+    sizes = sizes_of(graph)
+    places = _places(document.get("places", []), inputs, sizes)
+    shapes = [_known_shape(spec, sizes) for spec in inputs]
+    stand_ins = [
+        wrap(np.broadcast_to(np.zeros((), spec.dtype), shape))
+        for spec, shape in zip(inputs, shapes, strict=True)
+    ]
 
     def argument(name: str, content: Any) -> Any:
         if name != "tensor":
@@ -178,14 +189,39 @@ def _trace(
         found.current, found.is_assigned = node, True
     n_fixed = n_results + len(assigned)
     cells = list(zip(written, outputs[n_fixed:], strict=True))
-    results, leaves = _results(document["results"], fetch)
+    results, leaves = _results(document["results"], fetch, sizes)
     if any(not 0 <= k < n_results for k, _ in leaves if k is not None):
         raise GraphError("a result is no output of the graph")
-    concrete = ConcreteFunction.rebuild(graph, inputs, results, leaves, cells)
+    kind = ConcreteFunction if sizes is None else OpenFunction
+    concrete = kind.rebuild(graph, inputs, results, leaves, cells)
     concrete.given = args, kwargs, tuple(stand_ins)
     if list(map(id, concrete.assigned_variables)) != list(map(id, assigned)):
         raise GraphError("assigned Variables are out of order")
-    return concrete, Call(args, kwargs)
+    call = Call(args, kwargs)
+    if isinstance(concrete, OpenFunction):
+        assert sizes is not None
+        concrete.open(sizes, Plan(places), numbers_of(call))
+    return concrete, call
+
+
+def _known_shape(spec: TensorSpec, sizes: Sizes | None) -> Shape:
+    """The shape with the sizes that were traced in the place of open ones."""
+    if sizes is None:
+        return spec.static_shape
+    return tuple([sizes.evaluate(size, sizes.values) for size in spec.shape])
+
+
+def _places(document: Any, inputs: Sequence[TensorSpec], sizes: Sizes | None) -> Places:
+    """Where the open sizes stand among the shapes of the arguments."""
+    if sizes is None:
+        return ()
+    groups: Places = tuple(tuple((number, axis) for number, axis in group) for group in document)
+    for symbol, group in zip(sizes.symbols, groups, strict=True):
+        for number, axis in group:
+            shape = _pick(inputs, number).shape
+            if not 0 <= axis < len(shape) or shape[axis] is not symbol:
+                raise GraphError(f"argument {number} has no open size {symbol} at axis {axis}")
+    return groups
 
 
 def _add_hidden(
@@ -232,7 +268,7 @@ def _check_spec(graph: Graph, node: int, value: Array) -> None:
 
 
 def _results(
-    document: Any, fetch: Callable[[Any], Array]
+    document: Any, fetch: Callable[[Any], Array], sizes: Sizes | None
 ) -> tuple[Any, list[tuple[int | None, Any]]]:
     """The structure of the results, and its leaves in order."""
     leaves: dict[int, tuple[int | None, Any]] = {}
@@ -245,6 +281,8 @@ def _results(
             leaves[id(marker)] = int(content), None
         elif name == "array":
             leaves[id(marker)] = None, fetch(content)
+        elif name == "size" and sizes is not None:
+            leaves[id(marker)] = None, sizes.parse(content)
         else:
             raise GraphError(f"there cannot be a {name!r} among results")
         return marker

@@ -14,15 +14,18 @@ from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.frontend.convert.reads import Identity
 from tapeline.compiler.function import Function
 from tapeline.compiler.ir.interchange import Document, graph_to_document, opaque_attributes
+from tapeline.compiler.open_function import OpenFunction
 from tapeline.compiler.saved.archive import Arrays, replace_archive, write_archive
 from tapeline.compiler.saved.structures import write_structure
 from tapeline.runtime import nest
+from tapeline.runtime.dims import Dim, source_of
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, GraphError
 from tapeline.runtime.tensor import Tensor
 from tapeline.runtime.variable import Variable
 
 FORMAT = "tapeline.saved"
-VERSION = 1
+VERSION = 2
+"""Files of functions without open sizes are written as version 1."""
 
 Given: TypeAlias = Sequence[Any] | dict[str, Any]
 
@@ -64,7 +67,7 @@ def describe_function(
             f"save: expected a function made by tl.function, got {type(function).__name__}"
         )
     elif signatures is None:
-        concretes = function.fixed_traces()
+        concretes = function.lasting_traces()
     else:
         concretes = [_concrete(function, given) for given in signatures]
     if not concretes:
@@ -76,16 +79,24 @@ def describe_function(
     doc = None
     if isinstance(function, Function):
         doc = inspect.getdoc(function.python_function)
+    traces = [writer.trace(concrete) for concrete in dict.fromkeys(concretes)]
     document = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if any("places" in trace for trace in traces) else 1,
         "name": _name(function),
         "doc": doc,
         "parameters": _parameters(function),
-        "traces": [writer.trace(concrete) for concrete in dict.fromkeys(concretes)],
+        "traces": traces,
         "variables": writer.variable_documents(),
     }
     return document, arrays
+
+
+def _open_places(concrete: ConcreteFunction) -> Document:
+    """Where the open sizes of the graph stand among the shapes of the arguments."""
+    if not isinstance(concrete, OpenFunction):
+        return {}
+    return {"places": [[list(place) for place in group] for group in concrete.places]}
 
 
 def _name(function: Function[..., Any] | ConcreteFunction) -> str:
@@ -180,6 +191,8 @@ class _Writer:
                 return {"output": position}
             if isinstance(kept, np.ndarray):
                 return {"array": self.arrays.store(kept)}
+            if type(kept) is Dim:
+                return {"size": source_of(kept)}
             if id(value) in outputs:
                 return write_structure(kept, lambda _: None, "a result")
             return None
@@ -198,6 +211,7 @@ class _Writer:
             "kwargs": [[k, given(v, k)] for k, v in kwargs.items()],
             "inputs": [str(names[node][0]) for node in concrete.graph.placeholders],
             "n_tensors": len(placeholders),
+            **_open_places(concrete),
             "hidden": hidden,
             "variables": [self.variable(variable) for variable in concrete.variables],
             "assigned": [self.variable(variable) for variable in concrete.assigned_variables],

@@ -111,7 +111,7 @@ def test_subgraphs_follow_and_read_back() -> None:
         ("%1 = placeholder(name='x') : float64[2]", "%1 should be %0"),
         ("%0 = placeholder(nom='x') : float64[2]", "attribute 0 is 'name', not 'nom'"),
         ("%0 = placeholder(name=os) : float64[2]", "cannot read the value 'os'"),
-        ("%0 = placeholder(name='x') : float16[2]", "float16 is not supported"),
+        ("%0 = placeholder(name='x') : float128[2]", "float128 is not supported"),
         ("%0 = constant(#12) : float64[2]", "not in the table"),
         ("return %0", "%0 is used before"),
         ("return\nreturn", "nothing may follow"),

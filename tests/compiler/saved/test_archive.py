@@ -91,7 +91,7 @@ def test_newer_versions_are_refused(path: Path) -> None:
     document = json.loads(content[DOCUMENT])
     document["version"] = 99
     rewrite(path, content | {DOCUMENT: json.dumps(document).encode()})
-    refuse(path, "is of version 99, and this Tapeline reads versions up to 1")
+    refuse(path, "is of version 99, and this Tapeline reads versions up to 2")
 
 
 def test_cut_files_are_refused(path: Path) -> None:
