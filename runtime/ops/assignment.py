@@ -6,16 +6,20 @@ old value of x has a gradient of zero at the places that were written.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tapeline.runtime.cells import install_indexing
+from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.op import (
     Attrs,
     Expansion,
     LibraryCall,
+    Op,
     Sample,
     ShapeOf,
     Trait,
@@ -23,7 +27,7 @@ from tapeline.runtime.op import (
     get_op,
 )
 from tapeline.runtime.ops.axes import ANY_KIND, Array
-from tapeline.runtime.ops.batch_rules import batch_setitem
+from tapeline.runtime.ops.batch_rules import batch_setitem, rank, spread, widen
 from tapeline.runtime.ops.gather import TAKE
 from tapeline.runtime.ops.indexing import Key, getitem, join_indices, mask_fits, parsed_key, read
 from tapeline.runtime.ops.pointwise import apply, call, unbroadcast, zero_like
@@ -131,8 +135,24 @@ def _places(*shape: int, size: int) -> Any:
     return draw
 
 
+def _batch_put(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Tensor:
+    """Each example has its own stretch of the places of all."""
+    (x, places, value), (_, map_places, map_value) = inputs, mapped
+    x = spread(x, mapped[0], size)
+    count = math.prod(x.shape[1:])
+    ndim = rank(places, map_places)
+    own = spread(apply(get_op("cast"), places, attrs=(np.dtype(np.int64),)), map_places, size)
+    starts = np.arange(size, dtype=np.int64).reshape(size, *[1] * ndim) * count
+    value = widen(value, map_value, ndim)
+    found: Tensor = bind(op, (x, apply(get_op("add"), own, new_tensor(starts)), value), attrs)
+    return found
+
+
 PUT = define_op(
     "put",
+    batch=_batch_put,
     kernel=_put_kernel,
     emit=LibraryCall("put"),
     infer=_put_infer,

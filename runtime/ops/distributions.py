@@ -19,6 +19,7 @@ from tapeline.runtime.op import Expansion, Op, Sample, Trait, define_op, get_op
 from tapeline.runtime.ops.arithmetic import add
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
+from tapeline.runtime.ops.each import batch_each
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.random_bits import (
     RANDOM_BITS,
@@ -73,6 +74,7 @@ def _define_draw(
         name,
         kernel=kernel,
         infer=infer,
+        batch=batch_each,
         emit=emit,
         attr_names=("shape", "dtype", *names),
         vjps=(None,),

@@ -8,6 +8,7 @@ import numpy as np
 
 from tapeline.runtime.op import Attrs, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array
+from tapeline.runtime.ops.batch_rules import batch_leading
 from tapeline.runtime.ops.joining import CONCAT
 from tapeline.runtime.ops.matrices import adjoint, matrix_operand, matrix_spec
 from tapeline.runtime.ops.pointwise import apply, call, zeros_for
@@ -81,6 +82,7 @@ def _normal(*shape: int, complex_: bool = False) -> Any:
 
 MATRIX_EXP = define_op(
     "matrix_exp",
+    batch=batch_leading,
     kernel=_matrix_exp_kernel,
     infer=_matrix_exp_infer,
     saves=(0,),

@@ -17,6 +17,7 @@ from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
 from tapeline.runtime.op import LibraryCall, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array, as_index
 from tapeline.runtime.ops.creation import shape_argument
+from tapeline.runtime.ops.each import batch_each
 from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.shaping import reshape
@@ -108,6 +109,7 @@ def check_key(op_name: str, key: TensorSpec) -> None:
 
 RANDOM_BITS = define_op(
     "random_bits",
+    batch=batch_each,
     kernel=_bits_kernel,
     emit=LibraryCall("random_bits"),
     infer=_bits_infer,

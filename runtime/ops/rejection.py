@@ -14,6 +14,7 @@ from tapeline.runtime.operators import promote_one
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.creation import shape_argument
 from tapeline.runtime.ops.distributions import ShapeLike, placed
+from tapeline.runtime.ops.each import batch_each
 from tapeline.runtime.ops.exponential import EXP
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.random_bits import as_key, check_key, draw_key, philox, split
@@ -44,6 +45,7 @@ def _define_rejection(
         name,
         kernel=kernel,
         infer=infer,
+        batch=batch_each,
         n_inputs=2,
         vjps=(None, None),
         traits=Trait.NO_RECOMPUTE,

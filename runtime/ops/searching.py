@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError, ShapeError, SymbolicTensorError
-from tapeline.runtime.op import LibraryCall, Sample, Trait, define_op
+from tapeline.runtime.op import Attrs, LibraryCall, Op, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method, promote
 from tapeline.runtime.ops.axes import ANY_KIND, Array
+from tapeline.runtime.ops.each import batch_each
 from tapeline.runtime.ops.gather import index_tensor, take
 from tapeline.runtime.ops.pointwise import check_dtype, computable
 from tapeline.runtime.spec import DType, TensorSpec, spec_of
@@ -40,8 +42,19 @@ def _searchsorted_infer(x1: TensorSpec, x2: TensorSpec, side: str) -> TensorSpec
     return spec_of(x2.static_shape, INT64)
 
 
+def _batch_searchsorted(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Tensor:
+    """Values of all examples in one list; where each has its own list, one after the other."""
+    if mapped[0]:
+        return batch_each(op, size, inputs, mapped, attrs)
+    found: Tensor = bind(op, inputs, attrs)
+    return found
+
+
 SEARCHSORTED = define_op(
     "searchsorted",
+    batch=_batch_searchsorted,
     kernel=_searchsorted_kernel,
     emit=LibraryCall("searchsorted"),
     infer=_searchsorted_infer,

@@ -6,16 +6,17 @@ inverse.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import DTypeError, ShapeError
-from tapeline.runtime.op import OUT, Attrs, Sample, ShapeOf, Trait, define_op, get_op
+from tapeline.runtime.op import OUT, Attrs, Op, Sample, ShapeOf, Trait, define_op, get_op
 from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.axes import Array
-from tapeline.runtime.ops.batch_rules import batch_leading, batch_solve
+from tapeline.runtime.ops.batch_rules import batch_leading, batch_solve, rank, spread, widen
 from tapeline.runtime.ops.matrices import (
     FLOAT64,
     adjoint,
@@ -347,8 +348,18 @@ def _tolerance(value: float) -> Any:
     return lambda rng: np.asarray(value)
 
 
+def _batch_pinv(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Any:
+    """The tolerance stands for the stack of matrices of one example."""
+    (x, tolerance), (map_x, map_tolerance) = inputs, mapped
+    stack = rank(x, map_x) - 2
+    return bind(op, (spread(x, map_x, size), widen(tolerance, map_tolerance, stack)), attrs)
+
+
 PINV = define_op(
     "pinv",
+    batch=_batch_pinv,
     kernel=_pinv_kernel,
     infer=_pinv_infer,
     n_inputs=2,

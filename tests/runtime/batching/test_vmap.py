@@ -243,3 +243,52 @@ def test_vectorized_map_maps_rows_of_a_structure() -> None:
     x, y = np.arange(6.0).reshape(3, 2), np.arange(3.0)
     found = tl.vectorized_map(lambda p: p["x"] * p["y"], {"x": tl.asarray(x), "y": tl.asarray(y)})
     np.testing.assert_array_equal(found.numpy(), x * y[:, None])
+
+
+@MODES
+def test_draws_from_a_key_per_example(mode: Wrapper) -> None:
+    keys = tl.random.split(tl.random.key(7), 3)
+    draws: dict[str, Callable[[Any], Any]] = {
+        "normal": lambda key: tl.random.normal(key, (2,)),
+        "uniform": lambda key: tl.random.uniform(key, (2, 2)),
+        "gamma": lambda key: tl.random.gamma(key, 2.0, (2,)),
+        "poisson": lambda key: tl.random.poisson(key, 3.0, (2,)),
+        "integers": lambda key: tl.random.randint(key, 0, 10, (3,)),
+        "keys": lambda key: tl.random.split(key, 2),
+    }
+    for name, draw in draws.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = mode(tl.vmap(draw))(keys)
+        want = np.stack([draw(keys[n]).numpy() for n in range(3)])
+        np.testing.assert_array_equal(found.numpy(), want, err_msg=name)
+
+
+@MODES
+def test_gradients_through_draws_per_example(mode: Wrapper) -> None:
+    keys = tl.random.split(tl.random.key(3), 4)
+
+    def noisy(key: Any, x: Any) -> Any:
+        return tl.sum(tl.random.normal(key, (3,)) * x**2)
+
+    x = tl.asarray(np.arange(4.0))
+    each = mode(tl.vmap(tl.grad(noisy, 1)))(keys, x)
+    want = [2 * n * tl.random.normal(keys[n], (3,)).numpy().sum() for n in range(4)]
+    np.testing.assert_allclose(each.numpy(), want, rtol=1e-12)
+
+
+@MODES
+def test_compiled_loops_and_choices_inside_of_vmap(mode: Wrapper) -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        for _ in tl.range(3):
+            x = tl.sin(x) * x if x > 0.5 else x + 0.25
+        return x
+
+    x = tl.asarray([0.1, 0.4, 0.9, 2.0])
+    found = mode(tl.vmap(f))(x)
+    want = [f(x[n]).item() for n in range(4)]
+    np.testing.assert_allclose(found.numpy(), want, rtol=1e-12)
+    slopes = mode(tl.vmap(tl.grad(f)))(x)
+    want = [tl.grad(f)(x[n]).item() for n in range(4)]
+    np.testing.assert_allclose(slopes.numpy(), want, rtol=1e-12)
