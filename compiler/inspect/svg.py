@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html import escape
+from typing import NamedTuple
 
 from tapeline.compiler.inspect.families import (
     CALL,
@@ -29,7 +31,10 @@ from tapeline.compiler.inspect.families import (
 from tapeline.compiler.inspect.fold import Folded, Reference, Row, fold_graph
 from tapeline.compiler.inspect.layout import GAP_X, GAP_Y, Edge, Layout, Point, layer_numbers
 from tapeline.compiler.inspect.layout import layered_layout as place_boxes
+from tapeline.compiler.ir.control_ops import is_cond, is_loop
 from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.text import subgraphs_first_use
+from tapeline.runtime.op import Op
 
 COLOURS = {
     INPUT: ("#e3f1e5", "#2e7d4f"),
@@ -51,6 +56,11 @@ PAD = 9.0
 MARGIN = 24.0
 COLUMN_GAP = 56.0
 WANTED_ASPECT = 1.5
+PANEL_GAP = 56.0
+MIN_SHELF = 1100.0
+"""Sub-graphs stand side by side up to this width, or to that of the graph."""
+MAX_PANELS = 40
+"""So many sub-graphs are drawn."""
 MAX_COLUMN = 1500.0
 """A picture up to this height stays in one column."""
 
@@ -62,6 +72,7 @@ text { font: 12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; 
 .ref { font-size: 10px }
 .edge { fill: none; stroke: #9aa3ad; stroke-width: 1.3 }
 .edge:hover { stroke: #d2452d; stroke-width: 2.4 }
+.frame { fill: none; stroke: #cfd5db; stroke-width: 1; stroke-dasharray: 5 4 }
 .rule { stroke: #dfe3e7; stroke-width: 1 }
 a:hover rect { stroke-width: 2 }
 """
@@ -126,7 +137,9 @@ def _name_across(folded: Folded, column: Sequence[int]) -> list[Edge]:
 class _Picture:
     """Lines of SVG, and the place where the next column starts."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, prefix: str) -> None:
+        self.prefix = prefix
+        """What the ids of this graph's nodes begin with, in the whole picture."""
         self.families = [family_of(op) for op in graph.ops]
         self.lines: list[str] = []
         self.width = 0.0
@@ -151,7 +164,7 @@ class _Picture:
         fill, ink = COLOURS[family]
         width = _pill_width(text)
         if node is not None:
-            self.lines.append(f'<a href="#n{node}">')
+            self.lines.append(f'<a href="#{self.prefix}{node}">')
         self.rect(x, y - 8, width, 16, fill, ink, radius=8, stroke=0.8)
         self.text(x + 5, y + 3.5, text, "ref")
         if node is not None:
@@ -160,7 +173,7 @@ class _Picture:
 
     def row(self, row: Row, x: float, y: float, width: float) -> None:
         fill, ink = COLOURS[row.family]
-        self.lines.append(f'<g id="n{row.node}"><title>{escape(row.tooltip)}</title>')
+        self.lines.append(f'<g id="{self.prefix}{row.node}"><title>{escape(row.tooltip)}</title>')
         radius = ROW / 2 if row.family == INPUT else 5
         self.rect(x, y, width, ROW, fill, ink, radius, 2.4 if row.outputs else 1.2)
         middle, left = y + ROW / 2, x + PAD
@@ -237,11 +250,11 @@ def _draw_columns(picture: _Picture, folded: Folded) -> None:
         picture.column(blocks, inner, layout)
 
 
-def _draw_head(picture: _Picture, graph: Graph, folded: Folded, width: float) -> float:
+def _draw_head(picture: _Picture, graph: Graph, folded: Folded, width: float, title: str) -> float:
     """Title, legend, and the inputs that are only listed; returns the height."""
     head = f"{len(graph)} nodes, {len(graph.placeholders)} inputs, {len(graph.outputs)} outputs"
-    picture.text(0, 14, graph.name, "title")
-    picture.text(_text_width(graph.name, 9.2) + 14, 14, head, "note")
+    picture.text(0, 14, title, "title")
+    picture.text(_text_width(title, 9.2) + 14, 14, head, "note")
     used = set(picture.families)
     x, y = 0.0, 36.0
     for family in (family for family in FAMILIES if family in used):
@@ -259,30 +272,93 @@ def _draw_head(picture: _Picture, graph: Graph, folded: Folded, width: float) ->
     return y + (ROW if folded.listed else 0) + 22
 
 
+class _Panel(NamedTuple):
+    """The picture of one graph, to be put somewhere."""
+
+    lines: list[str]
+    width: float
+    height: float
+
+
+def _draw_panel(graph: Graph, prefix: str, title: str) -> _Panel:
+    folded = fold_graph(graph)
+    body = _Picture(graph, prefix)
+    _draw_columns(body, folded)
+    listed = max((_row_width(row) for row in folded.listed), default=0.0)
+    head_width = _text_width(title, 9.2) + 14
+    head_width += _text_width("00000 nodes, 000 inputs, 00 outputs", SMALL_CHARACTER)
+    width = max(body.width, listed, head_width, 320.0)
+    head = _Picture(graph, prefix)
+    top = _draw_head(head, graph, folded, width, title)
+    shift = f'<g transform="translate({(width - body.width) / 2:.1f},{top:.1f})">'
+    return _Panel([*head.lines, shift, *body.lines, "</g>"], width, top + body.height)
+
+
+def _subgraph_titles(graph: Graph) -> Iterator[tuple[Graph, str]]:
+    """Every sub-graph once, with what it is to the node that owns it."""
+    seen = {id(graph)}
+    for owner in subgraphs_first_use(graph):
+        for node, op in enumerate(owner.ops):
+            for number, inner in enumerate(op.subgraphs):
+                if id(inner) not in seen:
+                    seen.add(id(inner))
+                    name = re.sub(r"/\S*/", "", owner.name)
+                    where = "" if owner is graph else f" in {name}"
+                    yield inner, f"{role_of(op, number)} of %{node} {op.name}{where}"
+
+
+def role_of(op: Op, number: int) -> str:
+    """What a sub-graph is to its op."""
+    if is_cond(op):
+        return ("then", "else")[number]
+    if is_loop(op):
+        return ("test", "body")[number] if not op.attr_names else ("body", "test")[number]
+    return "inside"
+
+
+def _arrange(panels: Sequence[_Panel]) -> tuple[list[Point], float, float]:
+    """Where panels go: the first above, the others in rows beneath; and the size of all."""
+    places: list[Point] = [(0.0, 0.0)]
+    width = max(panels[0].width, MIN_SHELF)
+    x, y, tall, right = 0.0, panels[0].height + PANEL_GAP, 0.0, panels[0].width
+    for panel in panels[1:]:
+        if x and x + panel.width > width:
+            x, y, tall = 0.0, y + tall + PANEL_GAP, 0.0
+        places.append((x, y))
+        right = max(right, x + panel.width)
+        x += panel.width + PANEL_GAP
+        tall = max(tall, panel.height)
+    return places, right, y + tall if len(panels) > 1 else panels[0].height
+
+
 def graph_to_svg(graph: Graph) -> str:
     """The graph as the text of an SVG picture.
 
     Parameters
     ----------
     graph : Graph
-        Any valid graph; sub-graphs are drawn as one node each.
+        Any valid graph; what it calls, its branches and its loop bodies are drawn beneath.
 
     Returns
     -------
     str
         A whole SVG document.
     """
-    folded = fold_graph(graph)
-    body = _Picture(graph)
-    _draw_columns(body, folded)
-    listed = max((_row_width(row) for row in folded.listed), default=0.0)
-    title = (
-        _text_width(graph.name, 9.2) + 14 + _text_width("00000 nodes, 000 inputs, 00 outputs", 6.1)
-    )
-    width = max(body.width, listed, title, 320.0)
-    head = _Picture(graph)
-    top = _draw_head(head, graph, folded, width)
-    full_width, full_height = width + 2 * MARGIN, top + body.height + 2 * MARGIN
+    panels = [_draw_panel(graph, "n", graph.name)]
+    inner = itertools.islice(_subgraph_titles(graph), MAX_PANELS)
+    for number, (subgraph, title) in enumerate(inner, 1):
+        panels.append(_draw_panel(subgraph, f"g{number}n", title))
+    places, width, height = _arrange(panels)
+    full_width, full_height = width + 2 * MARGIN, height + 2 * MARGIN
+    lines: list[str] = []
+    for panel, (x, y) in zip(panels, places, strict=True):
+        if panel is not panels[0]:
+            frame = PANEL_GAP / 2 - 10
+            lines.append(
+                f'<rect class="frame" x="{x - frame:.1f}" y="{y - frame:.1f}" rx="8" '
+                f'width="{panel.width + 2 * frame:.1f}" height="{panel.height + 2 * frame:.1f}"/>'
+            )
+        lines += [f'<g transform="translate({x:.1f},{y:.1f})">', *panel.lines, "</g>"]
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{full_width:.0f}" '
@@ -293,10 +369,8 @@ def graph_to_svg(graph: Graph) -> str:
             "</defs>",
             '<rect width="100%" height="100%" fill="#ffffff"/>',
             f'<g transform="translate({MARGIN:.0f},{MARGIN:.0f})">',
-            *head.lines,
-            f'<g transform="translate({(width - body.width) / 2:.1f},{top:.1f})">',
-            *body.lines,
-            "</g></g></svg>",
+            *lines,
+            "</g></svg>",
             "",
         ]
     )

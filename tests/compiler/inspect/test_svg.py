@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 
+import tapeline as tl
 from tapeline.compiler.inspect.fold import MAX_ROWS, SMALL_GRAPH, fold_graph
 from tapeline.compiler.inspect.svg import graph_to_svg
 from tapeline.compiler.ir.graph import Graph
@@ -117,6 +118,27 @@ def test_svg_references_lead_to_nodes_that_are_shown() -> None:
     linked = set(re.findall(r'href="#(n\d+)"', text))
     assert linked
     assert linked <= nodes
+
+
+def test_svg_draws_branches_and_loop_bodies_beneath() -> None:
+    @tl.function
+    def program(xs: tl.Tensor) -> tl.Tensor:
+        total = tl.asarray(0.0)
+        for x in xs:
+            if x > 0:
+                total = total + tl.exp(x)
+        return total
+
+    graph = program.get_concrete_function(tl.ones(500)).graph
+    text = graph_to_svg(graph)
+    titles = re.findall(r'class="title">([^<]+)<', text)
+    assert titles[0] == "program"
+    assert re.fullmatch(r"body of %\d+ scan", titles[1])
+    assert any(title.startswith("then of %") for title in titles)
+    assert ">exp<" in text
+    ids = re.findall(r'<g id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
 
 
 def test_svg_of_an_empty_graph_is_valid() -> None:
