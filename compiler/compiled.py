@@ -12,6 +12,7 @@ derivative works.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -31,6 +32,7 @@ from tapeline.compiler.codegen.native_call import (
 from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.codegen.views import layout_of
 from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.compiler.frontend.logs import is_logged, log
 from tapeline.compiler.frontend.replay import replay, trace_into
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import make_call_op
@@ -115,13 +117,17 @@ class Compiled(NativeCallable):
         self._lock = threading.RLock()
         self._optimized: Graph | None = None
         self._executables: dict[Any, Executable] = {}
+        self.optimizing = self.compiling = 0.0
+        """Seconds spent in the passes, and from there to machine code."""
 
     @property
     def optimized(self) -> Graph:
         """The graph after all passes."""
         with self._lock:
             if self._optimized is None:
+                start = time.perf_counter()
                 self._optimized = run_pipeline(self.graph, _LAST_PASSES)
+                self.optimizing += time.perf_counter() - start
             return self._optimized
 
     def executable(self, arrays: Sequence[Array] | None = None) -> Executable:
@@ -136,9 +142,11 @@ class Compiled(NativeCallable):
                 if found is None:
                     from tapeline.compiler.executable.executable import Executable  # loads LLVM
 
-                    found = self._executables[key] = Executable(
-                        self.optimized, key, manner=self.manner
-                    )
+                    graph, start = self.optimized, time.perf_counter()
+                    found = self._executables[key] = Executable(graph, key, manner=self.manner)
+                    spent = time.perf_counter() - start
+                    self.compiling += spent
+                    _log(found, spent)
         return found
 
     def __call__(self, *arrays: Array) -> Any:
@@ -163,6 +171,15 @@ class Compiled(NativeCallable):
 
 
 enable_native_calls(Compiled)
+
+
+def _log(executable: Executable, seconds: float) -> None:
+    """Log lines about code that was just made."""
+    name = executable.graph.name
+    log("compile", f"{name}: {len(executable.graph)} nodes in {1e3 * seconds:.1f} ms")
+    if is_logged("kernels"):
+        for number, kernel in enumerate(executable.module.kernels):
+            log("kernels", f"{name}: k{number} {kernel.strategy if kernel else 'NumPy call'}")
 
 
 class _Rules:
@@ -303,6 +320,14 @@ class DifferentiableGraph:
     ) -> tuple[Joint, DifferentiableGraph]:
         """The graph from inputs and cotangents to the gradients of these inputs."""
         return self._rules.vjp_graph(wrt, guarded, sparse)
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Spent in passes and in code generation, with and without a tape."""
+        made = [self.compiled]
+        for pair in list(self._pairs.values()):
+            made += [pair.forward, pair.backward]
+        return sum(one.optimizing for one in made), sum(one.compiling for one in made)
 
     def __call__(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The outputs for these tensors; recorded as one op where a tape watches one of them."""

@@ -70,6 +70,8 @@ class ConcreteFunction(TraceCalls):
     ) -> None:
         self.name = graph.name
         self.given = (), {}, ()
+        self.served = np.zeros(1, np.int64)
+        """How many calls it served, in a word that native entries count in."""
         self.guards = guards
         """What it took from globals, closures and attributes, and whether it is still so."""
         self.graph: Graph = graph
@@ -238,6 +240,11 @@ class ConcreteFunction(TraceCalls):
         return [target for target in self._cells if isinstance(target, int)]
 
     @property
+    def seconds(self) -> tuple[float, float]:
+        """Spent in passes and in code generation since it was traced."""
+        return self.differentiable.seconds
+
+    @property
     def optimized_graph(self) -> Graph:
         """The graph after all passes: what is compiled when no tape records."""
         return self.differentiable.compiled.optimized
@@ -379,6 +386,7 @@ class ConcreteFunction(TraceCalls):
 
     def call(self, tensors: Sequence[Any]) -> Any:
         """The results for tensors or arrays that fit the trace; nothing is checked."""
+        self.served[0] += 1
         inputs = [_as_input(value) for value in tensors]
         inputs += [
             source.read_value() if is_variable else _as_input(source)

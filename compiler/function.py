@@ -26,6 +26,7 @@ from tapeline.compiler.codegen.native_call import (
 )
 from tapeline.compiler.frontend.families import Family, Given, open_places
 from tapeline.compiler.frontend.location import is_library_code
+from tapeline.compiler.frontend.logs import is_logged, log
 from tapeline.compiler.frontend.options import MAX_TRACES, Options
 from tapeline.compiler.frontend.retraces import (
     LOGGER,
@@ -44,6 +45,7 @@ from tapeline.runtime.dispatch import BUSY, STATE, change_busy
 from tapeline.runtime.errors import (
     ArgumentTypeError,
     DynamicShapeError,
+    EndlessTraceError,
     ShapeError,
     SuspendingFunctionError,
 )
@@ -130,6 +132,8 @@ class Function(NativeCallable, Generic[P, R]):
         self._families: dict[Hashable, Family] = {}
         self._trace_count = 0
         self._records: list[TraceRecord] = []
+        self._traced: dict[int, weakref.ref[ConcreteFunction]] = {}
+        """The traces by their numbers."""
         self._new_in_a_row = 0
         self._warnings = 0
         self._has_entry: dict[Hashable, bool] = {}
@@ -156,6 +160,7 @@ class Function(NativeCallable, Generic[P, R]):
             if guards is not None and (BUSY[0] or not guards.hold()):
                 pass  # see below
             elif concrete.is_plain:
+                concrete.served[0] += 1
                 return concrete.differentiable(args)[0]
             else:
                 return concrete.call(args)
@@ -169,6 +174,11 @@ class Function(NativeCallable, Generic[P, R]):
             except DynamicShapeError as error:
                 self._note_dynamic(call.key, error)
                 return self._python_function(*args, **kwargs)
+            except Exception as error:
+                from tapeline.compiler.frontend.convert.entry import users_traceback
+
+                trace = users_traceback(error.__traceback__)
+                raise error.with_traceback(trace) from error.__cause__
         else:
             self._new_in_a_row = 0
             spelling = call.key, len(args), tuple(kwargs), id(concrete)
@@ -374,11 +384,23 @@ class Function(NativeCallable, Generic[P, R]):
                 if error.asked is not asked:
                     raise  # a question of a trace around this one
                 family.constant_numbers |= asked
+            except RecursionError as error:
+                if STATE.handler is not None or isinstance(error, EndlessTraceError):
+                    raise
+                raise EndlessTraceError(
+                    f"{self._name}: its trace does not end: functions call each other deeper than "
+                    f"Python's limit of {sys.getrecursionlimit()} frames. A recursion that is "
+                    "traced must end by Python values; over tensors, use tl.while_loop"
+                ) from None
         found.differentiable.max_bytes = self._options.max_bytes
         self._trace_count += 1
         if self._owner is not None:
             self._owner._trace_count += 1
-        self._records.append(record._replace(seconds=time.perf_counter() - start))
+        record = record._replace(seconds=time.perf_counter() - start)
+        self._records.append(record)
+        self._traced[record.number] = weakref.ref(found)
+        if is_logged("retrace"):
+            log("retrace", f"{self._name}: {record.reason}. {record.repair}".rstrip(". "))
         self._warn_of_storm()
         family.observe(given)
         if plan and not found.depends_on_trace:
@@ -554,7 +576,17 @@ class Function(NativeCallable, Generic[P, R]):
         >>> f.explain()[1].reason
         'x was float64[2], is float64[3]'
         """
-        return Explanation(self._name, self._records)
+        return Explanation(self._name, [self._with_costs(record) for record in self._records])
+
+    def _with_costs(self, record: TraceRecord) -> TraceRecord:
+        """What was spent on a trace since it was made, and what it served."""
+        reference = self._traced.get(record.number)
+        found = None if reference is None else reference()
+        if found is None:
+            return record
+        optimizing, compiling = found.seconds
+        calls = int(found.served[0])
+        return record._replace(optimizing=optimizing, compiling=compiling, calls=calls)
 
     def breakeven(self) -> Breakeven:
         """After how many calls each trace has paid for tracing and compiling it, measured now.

@@ -111,6 +111,7 @@ def function_entry(
         same=_aliases(leaves),
         keywords=tuple(given[1]),
         order=order,
+        counter=concrete.served,
         on_error=executable.fail,
         long_running=is_long(executable),
     )

@@ -66,6 +66,12 @@ class OpenFunction(ConcreteFunction):
         """The specs of the tensors among the results, with None for open sizes."""
         return tuple(map(_with_none, super().outputs))
 
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Spent in passes and in code generation, for all sizes that are kept."""
+        spent = [one.differentiable.seconds for one in list(self._made.values())]
+        return sum(a for a, _ in spent), sum(b for _, b in spent)
+
     def has_numbers(self, numbers: Sequence[float]) -> bool:
         """Whether the numbers that it takes for constants are these."""
         return len(numbers) == len(self._numbers) and all(

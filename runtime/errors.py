@@ -86,6 +86,14 @@ class TracingError(TapelineError, RuntimeError):
     """A function did something that a trace cannot hold."""
 
 
+class EndlessTraceError(TracingError, RecursionError):
+    """A function calls itself without end while it is traced.
+
+    Mistake: `if tl.sum(x) > 0: return f(x - 1)` in `f`: both branches are traced.
+    Repair: let a Python number end the recursion, or use `tl.while_loop`.
+    """
+
+
 class MutatedArgumentError(TracingError, ValueError):
     """A function changed a list, dict or other container that it was called with.
 

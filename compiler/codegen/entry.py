@@ -117,6 +117,7 @@ class _EntryWriter(EntryChecks):
         self.fn = FunctionText(header)
         self.check_call()
         self.check_cells()
+        self.count_call()
         self.own_inputs()
         outputs = self.make_outputs()
         self.run()
@@ -135,6 +136,15 @@ class _EntryWriter(EntryChecks):
         return EntryCode(text, frozenset(declarations), self.symbols, tuple(self.kept))
 
     # -- the call itself
+
+    def count_call(self) -> None:
+        """One more call is served."""
+        fn, counter = self.fn, self.spec.counter
+        if counter is not None:
+            self.kept.append(counter)
+            name = f"py_{self.spec.name}_counter"
+            place = self.address(name, counter.__array_interface__["data"][0])
+            fn.store("i64", fn.value(f"add i64 {fn.load('i64', place)}, 1"), place)
 
     def own_inputs(self) -> None:
         """Takes references, and reads the data pointers. From here on Python code may run."""

@@ -157,6 +157,8 @@ class EntrySpec:
     run: str = "run"
     name: str = "entry"
     on_error: Callable[[int], Any] | None = None
+    counter: Any = None
+    """An array of one int64, which counts the calls that are served."""
 
 
 def empty_guard(table: dict[Any, Any]) -> CellGuard:

@@ -37,6 +37,10 @@ class TraceRecord(NamedTuple):
         Name, what `nearest` had, and what this call has, for each leaf that differs.
     seconds : float
         How long the Python function ran under the trace.
+    optimizing, compiling : float
+        Seconds spent on the graph, and on machine code, since then; of a trace that is kept.
+    calls : int
+        How many calls it has served since then, if it is kept.
     """
 
     number: int
@@ -44,6 +48,9 @@ class TraceRecord(NamedTuple):
     nearest: int | None
     changes: tuple[tuple[str, str, str], ...]
     seconds: float = 0.0
+    optimizing: float = 0.0
+    compiling: float = 0.0
+    calls: int = 0
 
     @property
     def reason(self) -> str:
@@ -128,6 +135,10 @@ class Explanation(Sequence[TraceRecord]):
             lines.append(_cut(f"  {record.number:>3}  {1e3 * record.seconds:6.1f} ms  {given}"))
             near = "" if record.nearest is None else f" (nearest: {record.nearest})"
             lines.append(_cut(f"       because {record.reason}{near}"))
+            lines.append(
+                f"       optimized in {1e3 * record.optimizing:.1f} ms, compiled in "
+                f"{1e3 * record.compiling:.1f} ms, served {record.calls} calls"
+            )
             if record.repair:
                 lines.append(_cut(f"       to avoid it, {record.repair}"))
         return "\n".join(lines)

@@ -63,8 +63,13 @@ def explanation_table(explanation: Explanation) -> Table:
     for record in explanation:
         given = ", ".join(f"{name}: {text}" for name, text in record.signature.items())
         seconds = f"{1e3 * record.seconds:.1f} ms"
-        rows.append((record.number, seconds, given, record.reason, record.repair))
-    head = ("trace", "took", "for", "because", "to avoid it")
+        spent = (f"{1e3 * s:.1f} ms" for s in (record.optimizing, record.compiling))
+        rows.append(
+            (record.number, seconds, *spent, record.calls, given, record.reason, record.repair)
+        )
+    head = (
+        "trace", "tracing", "optimizing", "compiling", "calls", "for", "because", "to avoid it",
+    )  # fmt: skip
     return f"{explanation.name}: {len(rows)} traces", head, rows
 
 

@@ -74,9 +74,41 @@ def _why_unconverted(trace: TracebackType | None) -> str | None:
     return f"The control flow of {found.co_qualname} stays Python, because {reason}"
 
 
+class full_traceback:
+    """Shows Tapeline's own frames in tracebacks of errors in traced functions, which are left out
+    otherwise; in all threads.
+
+    Parameters
+    ----------
+    on : bool
+        True from now on, or for a `with` block; False ends that.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> with tl.config.full_traceback(True):
+    ...     y = tl.function(lambda x: x * 2)(tl.asarray(1.0))
+    """
+
+    def __init__(self, on: bool) -> None:
+        self._before = _FULL[0]
+        _FULL[0] = bool(on)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        _FULL[0] = self._before
+
+
+_FULL = [False]
+
+
 def users_traceback(trace: TracebackType | None) -> TracebackType | None:
     """The traceback without frames of the library, and with one frame per function of the user's
     that was converted: that of the line that ran."""
+    if _FULL[0]:
+        return trace
     entries: list[TracebackType] = []
     while trace is not None:
         if not is_library_code(trace.tb_frame.f_code):
