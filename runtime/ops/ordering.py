@@ -6,9 +6,11 @@ and must not run before the gradient needs it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from tapeline.runtime.op import Attrs, Sample, ScalarEmitter, Trait, V, define_op, get_op
+from tapeline.runtime.op import Attrs, Op, Sample, ScalarEmitter, Trait, V, define_op, get_op
+from tapeline.runtime.ops.batch_rules import spread
 from tapeline.runtime.ops.pointwise import apply, call
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import Tensor
@@ -32,8 +34,19 @@ def _after_emit(b: ScalarEmitter[V], x: V, token: V) -> V:
     return x
 
 
+def _batch_after(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Tensor:
+    """One token for all examples."""
+    x, token = inputs
+    if mapped[1]:
+        token = call(get_op("getitem"), token, attrs=((0,),))
+    return apply(op, spread(x, mapped[0], size), token)
+
+
 AFTER = define_op(
     "after",
+    batch=_batch_after,
     kernel=_after_kernel,
     infer=_after_infer,
     n_inputs=2,

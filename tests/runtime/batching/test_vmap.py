@@ -253,7 +253,7 @@ def test_draws_from_a_key_per_example(mode: Wrapper) -> None:
         "uniform": lambda key: tl.random.uniform(key, (2, 2)),
         "gamma": lambda key: tl.random.gamma(key, 2.0, (2,)),
         "poisson": lambda key: tl.random.poisson(key, 3.0, (2,)),
-        "integers": lambda key: tl.random.randint(key, 0, 10, (3,)),
+        "integers": lambda key: tl.random.integers(key, (3,), 0, 10),
         "keys": lambda key: tl.random.split(key, 2),
     }
     for name, draw in draws.items():
@@ -275,20 +275,3 @@ def test_gradients_through_draws_per_example(mode: Wrapper) -> None:
     each = mode(tl.vmap(tl.grad(noisy, 1)))(keys, x)
     want = [2 * n * tl.random.normal(keys[n], (3,)).numpy().sum() for n in range(4)]
     np.testing.assert_allclose(each.numpy(), want, rtol=1e-12)
-
-
-@MODES
-def test_compiled_loops_and_choices_inside_of_vmap(mode: Wrapper) -> None:
-    @tl.function
-    def f(x: Any) -> Any:
-        for _ in tl.range(3):
-            x = tl.sin(x) * x if x > 0.5 else x + 0.25
-        return x
-
-    x = tl.asarray([0.1, 0.4, 0.9, 2.0])
-    found = mode(tl.vmap(f))(x)
-    want = [f(x[n]).item() for n in range(4)]
-    np.testing.assert_allclose(found.numpy(), want, rtol=1e-12)
-    slopes = mode(tl.vmap(tl.grad(f)))(x)
-    want = [tl.grad(f)(x[n]).item() for n in range(4)]
-    np.testing.assert_allclose(slopes.numpy(), want, rtol=1e-12)
