@@ -169,8 +169,12 @@ class Function(NativeCallable, Generic[P, R]):
         if concrete is None:
             if call.key in self._op_by_op:
                 return self._python_function(*args, **kwargs)
+            count = self._trace_count
             try:
                 concrete = self._concrete(call)
+                if self._trace_count == count and takes_numbers(concrete):
+                    spelling = call.family, len(args), tuple(kwargs), id(concrete)
+                    self._add_entry(concrete, call, spelling, (args, kwargs))
             except DynamicShapeError as error:
                 self._note_dynamic(call.key, error)
                 return self._python_function(*args, **kwargs)
@@ -343,8 +347,8 @@ class Function(NativeCallable, Generic[P, R]):
     def _keep(self, call: Call, concrete: ConcreteFunction) -> None:
         """Lets a trace serve calls of this key from now on. One that takes numbers for inputs is
         found by its family, since there is no end of keys."""
-        general = cast("OpenFunction | None", concrete.general)
-        if general is not None and general.open_numbers:
+        if takes_numbers(concrete):
+            general = cast("OpenFunction", concrete.general)
             call.tensors += [call.numbers[position] for position in general.open_numbers]
         elif not concrete.depends_on_trace:
             self._replace(call.key, concrete)
@@ -634,6 +638,12 @@ class Function(NativeCallable, Generic[P, R]):
 
 
 enable_native_calls(Function)
+
+
+def takes_numbers(concrete: ConcreteFunction) -> bool:
+    """Whether the trace has Python numbers for inputs."""
+    numbers: tuple[int, ...] = getattr(concrete.general, "open_numbers", ())
+    return bool(numbers)
 
 
 def _given(call: Call) -> Given:

@@ -85,10 +85,16 @@ def function_entry(
     """The entry for calls such as `call`, spelled with the arguments `given`; None where only the
     Python path can serve them."""
     leaves: list[Any] = []
-    args = _arguments((*given[0], *given[1].values()), leaves)
-    order = _order(leaves, call.tensors)
+    numbers = _Numbers(getattr(concrete.general, "open_numbers", ()))
+    args = _arguments((*given[0], *given[1].values()), leaves, numbers)
+    n_tensors = len(call.tensors) - len(numbers.open)
+    order = _order(leaves, call.tensors[:n_tensors])
     if args is None or order is None or concrete.writes_cells:
         return None
+    if numbers.open:
+        if given[1] or not numbers.are_last(leaves):
+            return None
+        order = (*order, *range(n_tensors, len(call.tensors)))
     traced = concrete.guards
     words = None if traced is None else traced.words()
     outputs, structure, builder = _results(concrete)
@@ -116,8 +122,31 @@ def function_entry(
         long_running=is_long(executable),
     )
     entry = compile_entry(spec, executable.code.address("run"), executable, following)
-    concrete.differentiable.add_entry(entry, spec)
+    if not numbers.open:
+        concrete.differentiable.add_entry(entry, spec)
     return entry
+
+
+class _Numbers:
+    """The Python numbers among arguments as they are counted, and those that are inputs."""
+
+    def __init__(self, positions: Sequence[int]) -> None:
+        self.open = frozenset(positions)
+        self.count = 0
+        self._tensors_before: list[int] = []
+
+    def is_input(self, leaves: Sequence[Any]) -> bool:
+        """Whether the next number is an input; the leaves are the tensors before it."""
+        found = self.count in self.open
+        self.count += 1
+        if found:
+            self._tensors_before.append(len(leaves))
+        return found
+
+    def are_last(self, leaves: Sequence[Any]) -> bool:
+        """Whether all of them were found, after all tensors."""
+        found = self._tensors_before
+        return len(found) == len(self.open) and min(found) == len(leaves)
 
 
 def add_recording_entry(
@@ -173,9 +202,11 @@ def is_long(executable: Executable) -> bool:
     return work >= LONG_WORK
 
 
-def _arguments(values: Sequence[Any], leaves: list[Any]) -> tuple[ArgSpec, ...] | None:
+def _arguments(
+    values: Sequence[Any], leaves: list[Any], numbers: _Numbers
+) -> tuple[ArgSpec, ...] | None:
     """What stands for the arguments as they are given; the tensors in them join `leaves`."""
-    specs = [_argument(value, leaves) for value in values]
+    specs = [_argument(value, leaves, numbers) for value in values]
     return None if None in specs else tuple(spec for spec in specs if spec is not None)
 
 
@@ -189,7 +220,7 @@ def _order(leaves: Sequence[Any], tensors: Sequence[Any]) -> tuple[int, ...] | N
     return None if -1 in order or len(order) != len(leaves) else order
 
 
-def _argument(value: Any, leaves: list[Any]) -> ArgSpec | None:
+def _argument(value: Any, leaves: list[Any], numbers: _Numbers) -> ArgSpec | None:
     """What stands for an argument or an item of one; None where only the Python path can tell. The
     tensors in it join `leaves`, a dict's in the order of its sorted keys."""
     kind = type(value)
@@ -198,6 +229,8 @@ def _argument(value: Any, leaves: list[Any]) -> ArgSpec | None:
             return None
         leaves.append(value)
         return ArgSpec("value", value.dtype, value.shape)
+    if (kind is float or kind is int) and numbers.is_input(leaves):
+        return ArgSpec("float" if kind is float else "int", value=value)
     if is_unique(value) or kind is str:
         return ArgSpec("object", value=value)
     if kind is float or (kind is int and -(2**63) <= value < 2**63):
@@ -214,7 +247,7 @@ def _argument(value: Any, leaves: list[Any]) -> ArgSpec | None:
     children = list(value.values() if kind is dict else value)
     items: list[ArgSpec | None] = [None] * len(children)
     for number in order or range(len(children)):
-        items[number] = _argument(children[number], leaves)
+        items[number] = _argument(children[number], leaves, numbers)
     if None in items:
         return None
     known = tuple(item for item in items if item is not None)

@@ -159,7 +159,7 @@ class EntryChecks:
         elif arg.kind == "weak":
             self.check_referent(arg.value, argument)
         elif arg.kind in ("float", "int"):
-            self.checked.append((True, self.check_number(arg.kind, argument)))
+            self.checked.append((True, self.check_number(arg.kind, argument, arg.value)))
         elif arg.kind == "constant":
             self.check_constant(arg.value, argument)
         elif arg.kind in ("tuple", "list"):
@@ -323,8 +323,9 @@ class EntryChecks:
             bits = int.from_bytes(struct.pack("<d", value), "little", signed=True)
         self.require_equal("i64", self.fn.load("i64", place), int(bits))
 
-    def check_number(self, kind: str, argument: str) -> str:
-        """A Python float, or an int that fits; where on the stack its value is."""
+    def check_number(self, kind: str, argument: str, like: float | None = None) -> str:
+        """A Python float, or an int that fits; where on the stack its value is. If it is to be
+        `like` another one, its sign is that of the other and it is neither 0 nor without bounds."""
         fn = self.fn
         builtin: type = float if kind == "float" else int
         wanted = self.object(builtin, f"py_{kind}_type")
@@ -333,6 +334,11 @@ class EntryChecks:
         if kind == "float":
             value = self.field(argument, layout.FLOAT_VALUE, "double")
             fn.store("double", value, place)
+            if like is not None:
+                first, last = ("ogt", "olt") if like > 0 else ("olt", "ogt")
+                self.require(fn.value(f"fcmp {first} double {value}, 0.0"))
+                infinity = "0x7FF0000000000000" if like > 0 else "0xFFF0000000000000"
+                self.require(fn.value(f"fcmp {last} double {value}, {infinity}"))
         else:
             overflow = fn.alloca(4, 4)
             value = fn.call(
@@ -340,6 +346,10 @@ class EntryChecks:
             )
             self.require_equal("i32", fn.load("i32", overflow, 4), 0)
             fn.store("i64", value, place)
+            if like is not None:
+                low, high = (0, 1 << 31) if like > 0 else (-(1 << 31), 0)
+                self.require(fn.compare("sgt", value, low, "i64"))
+                self.require(fn.compare("slt", value, high, "i64"))
         return place
 
     def check_array(self, array: str, dtype: DType | None, shape: Shape) -> None:

@@ -37,7 +37,8 @@ class ArgSpec:
     kind "tensor" or "array": a tensor without history, or an ndarray, of this dtype and shape.
     "value": either of them. "tuple", "list", "dict": a container of exactly that type, with these
     items (and keys, in this order; `order` tells in which order its tensors are counted).
-    "float", "int": a Python number, passed on as float64 or int64. "object": this very object;
+    "float", "int": a Python number, passed on as float64 or int64; with a `value` only one that
+    is finite, not 0 and of the same sign, an int below 2**31. "object": this very object;
     "weak": the object that the weak reference `value` refers to, which is not kept alive.
     "constant": a float with the bits of `value`, or an int that equals it.
     """
