@@ -124,6 +124,8 @@ class ScalarBuilder(FunctionBuilder):
             low, high = self.least_of(a), self.least_of(b)
             if low is not None and high is not None:
                 self.least[made.name] = low + high
+                if a.name in self.most and b.name in self.most:
+                    self.most[made.name] = self.most[a.name] + self.most[b.name]
             return made
         return self._moved(a, number)
 

@@ -17,6 +17,7 @@ from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import PICK, PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild
+from tapeline.compiler.passes.carry import carry_elements
 from tapeline.compiler.passes.elements import name_elements, work_on_elements
 from tapeline.compiler.passes.invariants import hoist_invariants
 from tapeline.compiler.passes.row_producers import sink_rows
@@ -66,8 +67,7 @@ class Control:
                 op, inputs = hoist_invariants(target, op, plan.attrs, inputs, location)
             parts = _numbers_only(target, op, plan.attrs, inputs, source.locations[node])
             if parts is None:
-                made = target.add(op, inputs, plan.attrs, source.locations[node])
-                parts = target.picks(made, source.locations[node])
+                parts = _added(target, op, plan.attrs, inputs, source.locations[node])
         count = source.ops[node].n_outputs
         values: list[Any] = [None] * (count or 1)
         assert parts is not None
@@ -76,6 +76,19 @@ class Control:
         for old, position in plan.passed.items():
             values[old] = given[position]
         return values[0] if count is None else tuple(values)
+
+
+def _added(
+    target: Graph, op: Op, attrs: Attrs, inputs: Sequence[int], location: Location | None
+) -> tuple[int, ...]:
+    """The results of an op of control flow, which is added; a loop may carry further numbers."""
+    if not is_loop(op):
+        return target.picks(target.add(op, inputs, attrs, location), location)
+    form = loop_form(op, attrs)
+    op, attrs, inputs, count = carry_elements(target, op, attrs, inputs, location)
+    parts = target.picks(target.add(op, inputs, attrs, location), location)
+    end = form.first + form.n_state
+    return (*parts[:end], *parts[end + count :])
 
 
 def _numbers_only(

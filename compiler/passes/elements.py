@@ -19,8 +19,8 @@ from tapeline.runtime.spec import Shape, TensorSpec
 
 
 def work_on_elements(graph: Graph) -> Graph:
-    """The graph of a body after both steps."""
-    return _reads_first(_sparse_sums(graph))
+    """The graph of a body after all steps."""
+    return _reads_first(_named_reads(_sparse_sums(graph)))
 
 
 def name_elements(graph: Graph) -> Graph:
@@ -72,6 +72,34 @@ def _gradient_at(work: Rebuild, node: int, place: int) -> int:
     if spec.ndim == 1:
         return flat
     return target.add(get_op("reshape"), (flat,), (spec.static_shape,), location)
+
+
+def _named_reads(graph: Graph) -> Graph:
+    """The graph with fixed elements that are read named by a number, where arrays are written: a
+    view of an array would have to be read before."""
+    if get_op("getitem") not in graph.ops or not any(_writes(graph)):
+        return graph
+
+    def rewrite(work: Rebuild, node: int) -> int | None:
+        if graph.ops[node] is not get_op("getitem") or graph.spec(node).shape:
+            return None
+        given = graph.spec(graph.inputs[node][0])
+        place = _fixed_place(graph.attrs[node][0], given.static_shape)
+        if place is None:
+            return None
+        target, location = work.target, graph.locations[node]
+        (array,) = work.inputs(node)
+        if given.ndim != 1:
+            array = target.add(get_op("reshape"), (array,), ((given.size,),), location)
+        where = target.add_constant(np.asarray(place, np.int64), location)
+        return target.add(get_op("take"), (array, where), (0,), location)
+
+    return rebuild(graph, rewrite).graph
+
+
+def _writes(graph: Graph) -> list[bool]:
+    """Which nodes may write in place."""
+    return [_may_write(graph, node) for node in range(len(graph))]
 
 
 # --- sums with one element ---------------------------------------------------------------------
@@ -126,7 +154,7 @@ def _write(work: Rebuild, node: int, array: int, single: int) -> int:
 
 def _reads_first(graph: Graph) -> Graph:
     """The nodes in an order in which those that may write in place wait for all others."""
-    writers = [_may_write(graph, node) for node in range(len(graph))]
+    writers = _writes(graph)
     if not any(writers) or not all(op.is_pure for op in dict.fromkeys(graph.ops)):
         return graph
     waiting = [len(set(inputs)) for inputs in graph.inputs]

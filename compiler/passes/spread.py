@@ -26,6 +26,10 @@ from tapeline.runtime.op import Pointwise, get_op
 FEWEST_TURNS = 32
 """Shorter loops stay loops."""
 
+SMALLEST_PART = 4
+"""A loop that writes less than this part of an array writes in place instead: the rest of the array
+would be copied."""
+
 MOST_COUNTED = 1 << 16
 """Where the counter itself is computed with, it becomes a constant of at most so many elements."""
 
@@ -200,6 +204,8 @@ class _Spreader:
         """The array with the values from an element on, in C order."""
         target, spec = self.target, self.target.spec(array)
         size, count = spec.size, self.turns
+        if count * SMALLEST_PART < size:
+            raise _Stop
         if count == size:
             flat = values
         else:

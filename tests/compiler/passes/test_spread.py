@@ -175,3 +175,12 @@ def test_gradients_to_all_that_is_read() -> None:
         strict=True,
     ):
         np.testing.assert_allclose(y.numpy(), x.numpy(), rtol=1e-13, atol=1e-13)
+
+
+def test_small_part_of_an_array_is_written_in_place() -> None:
+    def run(a: Any, b: Any) -> Any:
+        for i in tl.range(40):
+            b[i] = a[i] * 2.0
+        return b
+
+    check(run, A, B, spread=False)
