@@ -3,6 +3,7 @@ together."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +12,7 @@ import numpy as np
 
 from tapeline.compiler.autodiff.joint import is_differentiable_kind
 from tapeline.compiler.calling import ShownText, TraceCalls, show_spec
-from tapeline.compiler.codegen.target import Manner
+from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
@@ -23,7 +24,9 @@ from tapeline.compiler.frontend.number_inputs import OpenNumbers
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime import nest
+from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dims import Dim
+from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, MutatedArgumentError, VariableCreationError
 from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.spec import TensorSpec, canonical_dtype, spec_of
@@ -66,7 +69,7 @@ class ConcreteFunction(TraceCalls):
         leaves: list[Any],
         cells: list[tuple[Capture | int, int]],
         guards: Guards | None = None,
-        fastmath: bool = False,
+        manner: Manner = PLAIN,
     ) -> None:
         self.name = graph.name
         self.given = (), {}, ()
@@ -90,7 +93,7 @@ class ConcreteFunction(TraceCalls):
         graph.outputs += [r.current for r in resources if r.is_assigned]
         graph.outputs += [node for _, node in cells]
         self._variables = tuple(r.variable for r in resources)
-        self.differentiable = DifferentiableGraph(graph, Manner(fastmath))
+        self.differentiable = DifferentiableGraph(graph, manner)
         self.is_plain = (
             not (self._hidden or self._assigned or self._cells) and self.result_shape == "single"
         )
@@ -122,7 +125,8 @@ class ConcreteFunction(TraceCalls):
 
     @property
     def captures(self) -> tuple[Any, ...]:
-        """The tensors and arrays of outside that the function reads, in order of first use."""
+        """The tensors and arrays of outside that the function reads, in order of first use; a
+        `Deferred` for what is asked for at each call."""
         return tuple(source for _, source, is_variable in self._hidden if not is_variable)
 
     @property
@@ -142,6 +146,54 @@ class ConcreteFunction(TraceCalls):
             type(source) is Tensor and type(source._value) is not np.ndarray
             for source in self.captures
         )
+
+    def with_captures(self, replaced: Sequence[tuple[Any, Any]]) -> ConcreteFunction:
+        """The same trace with other captures or Variables: it shares the code.
+
+        Parameters
+        ----------
+        replaced : sequence of (old, new)
+            Old ones are among `captures` or `variables`; new ones have the same shape and dtype. A
+            Variable that the function assigns is replaced by a Variable.
+
+        Raises
+        ------
+        ArgumentError
+            (a ValueError) if an old one is not captured, or a new one does not fit.
+
+        Examples
+        --------
+        >>> import tapeline as tl
+        >>> w = tl.Variable(2.0)
+        >>> f = tl.function(lambda x: x * w)
+        >>> other = tl.Variable(5.0)
+        >>> concrete = f.get_concrete_function(tl.TensorSpec([]))
+        >>> concrete.with_captures([(w, other)])(3.0).item(), concrete(3.0).item()
+        (15.0, 6.0)
+        """
+        new_by_old = {id(old): self._fit_capture(old, new) for old, new in replaced}
+        made = copy.copy(self)
+        made._hidden = [
+            (node, new := new_by_old.get(id(old), old), hasattr(type(new), "read_value"))
+            for node, old, _ in self._hidden
+        ]
+        made._variables = tuple(new_by_old.get(id(v), v) for v in self._variables)
+        made._assigned = [new_by_old.get(id(v), v) for v in self._assigned]
+        made.served = np.zeros(1, np.int64)
+        return made
+
+    def _fit_capture(self, old: Any, new: Any) -> Any:
+        if not any(one is old for one in (*self.captures, *self._variables)):
+            raise ArgumentError(f"{self.name}: with_captures: {old!r} is not captured")
+        fits = getattr(new, "shape", None) == old.shape and getattr(new, "dtype", None) == old.dtype
+        is_assigned = any(one is old for one in self._assigned)
+        if not fits or (is_assigned and not hasattr(type(new), "assign")):
+            what = "a Variable of " if is_assigned else ""
+            raise ArgumentError(
+                f"{self.name}: with_captures: for {old.dtype}{list(old.shape)} the function takes "
+                f"{what}the same dtype and shape, got {new!r}"
+            )
+        return new
 
     @property
     def structured_outputs(self) -> Any:
@@ -434,6 +486,9 @@ class ConcreteFunction(TraceCalls):
 def _as_input(value: Any) -> Tensor:
     if type(value) is Tensor:
         return value
+    if type(value) is Deferred:
+        defer = getattr(STATE.handler, "defer", None)
+        return value.value() if defer is None else defer(value)
     array = np.asarray(value)
     dtype = canonical_dtype(array.dtype)
     return wrap(array if array.dtype is dtype else array.astype(dtype))
@@ -449,7 +504,7 @@ def trace(
     call: Call,
     autograph: bool = True,
     plan: Plan = _CLOSED,
-    fastmath: bool = False,
+    manner: Manner = PLAIN,
     asked: set[int] | None = None,
     is_second: bool = False,
 ) -> ConcreteFunction:
@@ -511,7 +566,7 @@ def trace(
             )
         # The Variables are there now; the function as it runs from now on is another one.
         return trace(
-            function, name, signature, call, autograph, plan, fastmath, asked, is_second=True
+            function, name, signature, call, autograph, plan, manner, asked, is_second=True
         )
     cells: list[tuple[Capture | int, int]] = list(written)
     for position, placeholder in enumerate(placeholders):
@@ -522,7 +577,7 @@ def trace(
     kind: type[ConcreteFunction] = ConcreteFunction
     if plan:
         from tapeline.compiler.open_function import OpenFunction as kind  # builds on this class
-    made = kind(graph, specs, results, leaves, cells, guards, fastmath)
+    made = kind(graph, specs, results, leaves, cells, guards, manner)
     held = [nest.map_structure(hold_weakly, value) for value in (*args, *kwargs.values())]
     by_name = dict(zip(kwargs, held[len(args) :], strict=True))
     made.given = tuple(held[: len(args)]), by_name, tuple(placeholders)

@@ -24,6 +24,7 @@ from tapeline.compiler.codegen.native_call import (
     enable_native_calls,
     set_entry,
 )
+from tapeline.compiler.codegen.target import Manner
 from tapeline.compiler.frontend.families import Family, Given, open_places
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.logs import is_logged, log
@@ -373,6 +374,7 @@ class Function(NativeCallable, Generic[P, R]):
         from tapeline.compiler.concrete import trace  # loads the compiler
 
         start = time.perf_counter()
+        manner = Manner(self._options.fastmath, threads=self._options.threads or 0)
         family = self._family(call)
         given = _given(call)
         while True:
@@ -381,7 +383,7 @@ class Function(NativeCallable, Generic[P, R]):
             try:
                 found = trace(
                     self._python_function, self._name, self._signature, call,
-                    self._options.autograph, plan, self._options.fastmath, asked,
+                    self._options.autograph, plan, manner, asked,
                 )  # fmt: skip
                 break
             except NumberAskedError as error:
@@ -751,6 +753,7 @@ def function(
     reduce_retracing: bool = ...,
     fastmath: bool = ...,
     max_bytes: int | None = ...,
+    threads: int | None = ...,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 @overload
 def function(
@@ -765,6 +768,7 @@ def function(
     reduce_retracing: bool = ...,
     fastmath: bool = ...,
     max_bytes: int | None = ...,
+    threads: int | None = ...,
 ) -> Function[P, R]: ...
 
 
@@ -780,6 +784,7 @@ def function(
     reduce_retracing: bool = True,
     fastmath: bool = False,
     max_bytes: int | None = None,
+    threads: int | None = None,
 ) -> Function[P, R] | Callable[[Callable[P, R]], Function[P, R]]:
     """The function, traced into a graph once per signature and compiled.
 
@@ -813,6 +818,9 @@ def function(
         Whether compiled code, of gradients too, may fuse a product with a sum, and regroup products
         and sums: faster, but results differ from those of NumPy in the last bits. NaN, infinities
         and signs of zeros keep their meaning.
+    threads : int, optional
+        On how many threads its large kernels run at most, the caller's included; by default on all
+        that `TAPELINE_NUM_THREADS` allows. It changes no bit of a result.
     max_bytes : int, optional
         How much a call under a tape may keep for its gradient, besides arguments and results.
         What does not fit is computed again, shortly before the gradient needs it, however dear;
@@ -874,6 +882,14 @@ def function(
     >>> tl.grad(deep)(tl.ones(100), tl.eye(100)).shape
     (100,)
 
+    Kernels that leave the other cores to others:
+
+    >>> @tl.function(threads=1)
+    ... def energy(x):
+    ...     return tl.sum(x * x)
+    >>> energy(tl.ones(1000)).item()
+    1000.0
+
     Python's own meaning of `if`, where no condition is a tensor:
 
     >>> @tl.function(autograph=False)
@@ -891,6 +907,7 @@ def function(
         reduce_retracing=reduce_retracing,
         fastmath=fastmath,
         max_bytes=max_bytes,
+        threads=threads,
     )
     if python_function is None:
         return lambda wrapped: compile_callable(wrapped, options)

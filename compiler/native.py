@@ -36,6 +36,7 @@ from tapeline.compiler.codegen.native_call import NativeEntry
 from tapeline.compiler.executable.executable import Executable
 from tapeline.compiler.frontend.signature import is_told_by_identity, ordered_keys
 from tapeline.runtime import nest
+from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dispatch import BUSY, RECORDING, STATE
 from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor
@@ -90,6 +91,8 @@ def function_entry(
     n_tensors = len(call.tensors) - len(numbers.open)
     order = _order(leaves, call.tensors[:n_tensors])
     if args is None or order is None or concrete.writes_cells:
+        return None
+    if any(type(source) is Deferred for source in concrete.captures):
         return None
     if numbers.open:
         if given[1] or not numbers.are_last(leaves):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.concrete import ConcreteFunction
@@ -141,6 +141,12 @@ class OpenFunction(ConcreteFunction):
                 f"{', '.join(map(str, shapes))}. Call the function itself to trace for those"
             )
         return self.at(values).call(tensors)
+
+    def with_captures(self, replaced: Sequence[tuple[Any, Any]]) -> OpenFunction:
+        """As for any `ConcreteFunction`."""
+        made = cast("OpenFunction", super().with_captures(replaced))
+        made._made = {}
+        return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OpenFunction:
         return copy.copy(self)

@@ -239,10 +239,14 @@ class _Assembler:
                 self._store(slot, value, buffers, pointers, scratch)
             self._launch(name, launch)
 
+    def _at_most(self, chunks: int) -> int:
+        """The number of parts, so that no more threads take part than the function allows."""
+        return min(chunks, self.target.threads or chunks)
+
     def _launch(self, name: str, launch: Launch) -> None:
         """The call of a kernel, by all threads where that is worth it."""
         extent, grain = launch.extent, launch.grain
-        limit = chunk_limit(extent, grain, launch.work)
+        limit = self._at_most(chunk_limit(extent, grain, launch.work))
         symbols = pool_symbols() if limit > 1 and not self.target.standalone else {}
         if symbols:
             self.symbols |= symbols
@@ -356,7 +360,7 @@ class _Assembler:
         if found is None:
             return False
         text, builder = found
-        limit = chunk_limit(turns, 1, work_of(made, text.count("\n")))
+        limit = self._at_most(chunk_limit(turns, 1, work_of(made, text.count("\n"))))
         if limit < 2:
             return False
         self.control_functions.append(text)

@@ -33,6 +33,9 @@ class Target:
     """Whether the sizes may be others in the next program of its kind: numbers that may follow from
     them are read from memory, so that one text serves many sizes."""
 
+    threads: int = 0
+    """On how many threads large kernels run at most; 0: on all."""
+
     def lanes(self, size: int) -> int:
         """Elements of `size` bytes in one vector register."""
         return self.vector_bytes // size
@@ -44,10 +47,16 @@ class Manner:
 
     fastmath: bool = False
     open_sizes: bool = False
+    threads: int = 0
 
     def target(self) -> Target:
         """The machine to compile for, in this manner."""
-        return replace(host_target(), fastmath=self.fastmath, open_sizes=self.open_sizes)
+        return replace(
+            host_target(),
+            fastmath=self.fastmath,
+            open_sizes=self.open_sizes,
+            threads=self.threads,
+        )
 
 
 PLAIN = Manner()

@@ -24,6 +24,7 @@ from tapeline.compiler.ir.graph import SMALL_CONSTANT_BYTES, Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import SIZE
 from tapeline.runtime.collections import copy_of_collections
+from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dispatch import STATE, push_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError
 from tapeline.runtime.op import Attrs, Op, get_op
@@ -56,7 +57,7 @@ again."""
 class Capture:
     """A tensor (or a NumPy array, read anew at each call) of outside and the placeholder for it."""
 
-    source: Tensor | npt.NDArray[Any]
+    source: Tensor | npt.NDArray[Any] | Deferred
     placeholder: int
     cell: Tensor
     """The cell that ops of the trace see."""
@@ -404,6 +405,18 @@ class CapturingGraph(Graph):
             self._constant_cells[id(tensor)] = tensor
             return tensor
         return self.tensor(found.placeholder)
+
+    def defer(self, source: Deferred) -> Tensor:
+        """A hidden input of the outermost function that is traced together with this graph, with a
+        value that is asked for at each call."""
+        root = self
+        while root.surroundings is not None and root.outer is not None:
+            root = root.outer
+        name, spec = f"capture{len(root.captures)}", spec_of(source.shape, source.dtype)
+        tensor = root.placeholder_tensor(spec, name)
+        value = tensor._value
+        root.captures.append(Capture(source, value.id, tensor, value, None))
+        return tensor
 
     def written_cells(self) -> list[tuple[Capture, int]]:
         """Captured cells that the trace gave a new value, with the node of that value; all cells

@@ -30,10 +30,16 @@ class Options:
     reduce_retracing: bool = True
     fastmath: bool = False
     max_bytes: int | None = None
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_traces < 1:
             raise ArgumentError(f"function: max_traces must be at least 1, got {self.max_traces}")
+        threads = self.threads
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
+            raise ArgumentTypeError(f"function: threads must be an int or None, got {threads!r}")
+        if threads is not None and threads < 1:
+            raise ArgumentError(f"function: threads must be at least 1, got {threads}")
         limit = self.max_bytes
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
             raise ArgumentTypeError(f"function: max_bytes must be an int or None, got {limit!r}")

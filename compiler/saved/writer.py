@@ -18,6 +18,7 @@ from tapeline.compiler.open_function import OpenFunction
 from tapeline.compiler.saved.archive import Arrays, replace_archive, write_archive
 from tapeline.compiler.saved.structures import write_structure
 from tapeline.runtime import nest
+from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dims import Dim, source_of
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, GraphError
 from tapeline.runtime.tensor import Tensor
@@ -203,6 +204,8 @@ class _Writer:
             if is_variable:
                 hidden.append({"node": node, "variable": self.variable(source)})
                 continue
+            if type(source) is Deferred:
+                raise ArgumentTypeError(f"save: {concrete.name} asks for a value at each call")
             value = source.numpy() if type(source) is Tensor else np.asarray(source)
             hidden.append({"node": node, "array": self.arrays.store(value)})
         return {

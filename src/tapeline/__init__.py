@@ -35,6 +35,7 @@ from tapeline.runtime.constants import newaxis as newaxis
 from tapeline.runtime.constants import pi as pi
 from tapeline.runtime.control import cond as cond
 from tapeline.runtime.control import switch_case as switch_case
+from tapeline.runtime.deferred import deferred as deferred
 from tapeline.runtime.dtypes import bool as bool
 from tapeline.runtime.dtypes import complex64 as complex64
 from tapeline.runtime.dtypes import complex128 as complex128

@@ -98,3 +98,21 @@ def test_max_traces_drops_the_trace_used_longest_ago() -> None:
 def test_bad_options_are_refused(options: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         tl.function(lambda x: x, **options)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, None])
+def test_threads_are_a_limit_that_changes_no_bit(threads: int | None) -> None:
+    f = tl.function(lambda x: (tl.sum(tl.exp(x) * x), tl.tanh(x) * 2), threads=threads)
+    x = np.linspace(-1.0, 1.0, 1 << 21)
+    total, rest = f(x)
+    expected = tl.function(lambda x: (tl.sum(tl.exp(x) * x), tl.tanh(x) * 2))(x)
+    assert total.item() == expected[0].item()
+    np.testing.assert_array_equal(rest.numpy(), expected[1].numpy())
+    text = f.concrete_functions[0].llvm_ir()
+    assert not (threads == 1 and "call void @tapeline_parallel" in text)
+
+
+@pytest.mark.parametrize(("threads", "error"), [(0, ArgumentError), (1.5, ArgumentTypeError)])
+def test_bad_numbers_of_threads_are_refused(threads: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="threads must be"):
+        tl.function(lambda x: x, threads=threads)
