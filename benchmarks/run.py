@@ -20,9 +20,9 @@ from benchmarks.measure import Timing, time_in_turns, worst_difference
 
 
 def all_cases() -> list[Case]:
-    from benchmarks import gradients, kernels, loops, overheads, signatures, training
+    from benchmarks import gradients, kernels, loops, overheads, signatures, sweeps, training
 
-    groups = (overheads, signatures, kernels, loops, training, gradients)
+    groups = (overheads, signatures, sweeps, kernels, loops, training, gradients)
     return [case for group in groups for case in group.CASES]
 
 
