@@ -1,7 +1,8 @@
 """Numbers of the usual continuous distributions, drawn from a key.
 
-The draws that need functions such as the logarithm run the same NumPy kernel eagerly and compiled,
-so their numbers agree to the bit; uniform numbers come by exact arithmetic. Parameters that
+Draws are made of the key's random bits by basic arithmetic, so their numbers agree to the bit in
+NumPy and in compiled code; only the truncated normal distribution runs one NumPy kernel everywhere.
+Parameters that
 only move and scale are applied with ops, so they have gradients.
 """
 
@@ -20,7 +21,10 @@ from tapeline.runtime.ops.arithmetic import add
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
 from tapeline.runtime.ops.each import batch_each
-from tapeline.runtime.ops.pointwise import apply
+from tapeline.runtime.ops.exact import COSINE_OF_TURNS, EXACT_LOG, SINE_OF_TURNS
+from tapeline.runtime.ops.joining import stack
+from tapeline.runtime.ops.pointwise import apply, call
+from tapeline.runtime.ops.powers import SQRT
 from tapeline.runtime.ops.random_bits import (
     RANDOM_BITS,
     as_key,
@@ -30,6 +34,8 @@ from tapeline.runtime.ops.random_bits import (
     draw_key,
     philox,
 )
+from tapeline.runtime.ops.shaping import RESHAPE
+from tapeline.runtime.ops.slicing import FULL, GETITEM, slice_along
 from tapeline.runtime.ops.special import erf_kernel
 from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, new_tensor
@@ -115,6 +121,11 @@ def _uniform_function(key: Array, count: int, digits: int) -> Array:
     return (philox(key).random_raw(count) >> np.uint64(64 - digits)) * 2.0**-digits
 
 
+def _unit_tensor(key: Tensor, shape: Shape) -> Tensor:
+    """What `_units` gives, by ops."""
+    return _uniform_expand(key, shape, _FLOAT64, _MANTISSA_BITS[8])
+
+
 def _uniform_expand(key: Tensor, shape: Shape, dtype: DType, digits: int) -> Tensor:
     words = apply(RANDOM_BITS, key, counter_for_draws(), attrs=(shape,))
     shift = new_tensor(np.array(64 - digits, np.uint64))
@@ -167,17 +178,30 @@ def uniform(
 # --- normal ----------------------------------------------------------------------------------
 
 
+def _points(first: Any, second: Any) -> tuple[Any, Any]:
+    """Two even numbers give two normal ones: radius and angle of a point in the plane (Box and
+    Muller)."""
+    radius = call(SQRT, call(EXACT_LOG, 1.0 - first) * -2.0)
+    return radius * call(COSINE_OF_TURNS, second), radius * call(SINE_OF_TURNS, second)
+
+
 def _normal_function(key: Array, count: int) -> Array:
-    """Two words give two numbers: radius and angle of a point in the plane (Box and Muller)."""
     pairs = (count + 1) // 2
     units = _units(key, 2 * pairs)
-    radius = np.sqrt(-2.0 * np.log1p(-units[0::2]))
-    angle = units[1::2] * (2.0 * math.pi)
-    points = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
-    return points.reshape(-1)[:count]
+    return np.stack(_points(units[0::2], units[1::2]), axis=-1).reshape(-1)[:count]
 
 
-STANDARD_NORMAL = _define_draw("standard_normal", _normal_function)
+def _normal_expand(key: Tensor, shape: Shape, dtype: DType) -> Any:
+    count = count_of(shape)
+    pairs = (count + 1) // 2
+    units = _unit_tensor(key, (pairs, 2))
+    points = _points(*(call(GETITEM, units, attrs=((FULL, k),)) for k in range(2)))
+    flat = call(RESHAPE, stack(points, axis=-1), attrs=((2 * pairs,),))
+    flat = flat if count == 2 * pairs else slice_along(flat, 0, 0, count)
+    return cast_tensor(call(RESHAPE, flat, attrs=(shape,)), dtype)
+
+
+STANDARD_NORMAL = _define_draw("standard_normal", _normal_function, emit=Expansion(_normal_expand))
 
 
 def normal(
@@ -278,11 +302,21 @@ def truncated_normal(
 # --- exponential and gumbel ------------------------------------------------------------------
 
 
+def _exponential(units: Any) -> Any:
+    return -call(EXACT_LOG, 1.0 - units)
+
+
 def _exponential_function(key: Array, count: int) -> Array:
-    return -np.log1p(-_units(key, count))
+    return np.asarray(_exponential(_units(key, count)))
 
 
-STANDARD_EXPONENTIAL = _define_draw("standard_exponential", _exponential_function)
+def _exponential_expand(key: Tensor, shape: Shape, dtype: DType) -> Tensor:
+    return cast_tensor(_exponential(_unit_tensor(key, shape)), dtype)
+
+
+STANDARD_EXPONENTIAL = _define_draw(
+    "standard_exponential", _exponential_function, emit=Expansion(_exponential_expand)
+)
 
 
 def exponential(
@@ -310,12 +344,20 @@ def exponential(
     return placed(_draw(STANDARD_EXPONENTIAL, key, shape, dtype), scale, 0)
 
 
-def _gumbel_function(key: Array, count: int) -> Array:
+def _gumbel(units: Any) -> Any:
     """-log of an exponential number; half a step keeps it finite."""
-    return -np.log(-np.log(_units(key, count) + 2.0**-54))
+    return -call(EXACT_LOG, -call(EXACT_LOG, units + 2.0**-54))
 
 
-STANDARD_GUMBEL = _define_draw("standard_gumbel", _gumbel_function)
+def _gumbel_function(key: Array, count: int) -> Array:
+    return np.asarray(_gumbel(_units(key, count)))
+
+
+def _gumbel_expand(key: Tensor, shape: Shape, dtype: DType) -> Tensor:
+    return cast_tensor(_gumbel(_unit_tensor(key, shape)), dtype)
+
+
+STANDARD_GUMBEL = _define_draw("standard_gumbel", _gumbel_function, emit=Expansion(_gumbel_expand))
 
 
 def gumbel(key: TensorLike, shape: ShapeLike = (), *, dtype: npt.DTypeLike | None = None) -> Tensor:

@@ -13,8 +13,8 @@ NUMPY_FAMILIES = {
     "fft", "real_fft", "solving", "factorizations", "singular", "spectral", "matrix_exp",
     "matrices", "effects", "distributions", "rejection",
 }  # fmt: skip
-"""Files whose work NumPy does in compiled functions: transforms, LAPACK, messages, and draws whose
-logarithms must be the same eagerly and compiled."""
+"""Files whose work NumPy does in compiled functions: transforms, LAPACK, messages, and draws by
+rejection or by an inverse that must be the same eagerly and compiled."""
 
 SIZES_DEPEND_ON_VALUES = {"nonzero", "unique"}
 
