@@ -79,7 +79,8 @@ def _in_chunks(steps: Callable[..., Any]) -> Callable[[Array], Array]:
 def _polynomial(b: ScalarEmitter[V], x: V, coefficients: list[float]) -> V:
     """The value at x; the constant term comes first."""
     if b is _ARRAYS:
-        return _polynomial_of_array(x, coefficients)
+        found: V = _polynomial_of_array(x, coefficients)
+        return found
     total = b.const(coefficients[-1], x)
     for coefficient in reversed(coefficients[:-1]):
         total = b.add(b.mul(total, x), b.const(coefficient, x))
