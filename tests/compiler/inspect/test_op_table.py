@@ -11,10 +11,10 @@ ROOT = Path(__file__).parents[3]
 
 NUMPY_FAMILIES = {
     "fft", "real_fft", "solving", "factorizations", "singular", "spectral", "matrix_exp",
-    "matrices", "effects", "distributions", "rejection",
+    "matrices", "effects", "distributions", "rejection", "each",
 }  # fmt: skip
 """Files whose work NumPy does in compiled functions: transforms, LAPACK, messages, and draws by
-rejection or by an inverse that must be the same eagerly and compiled."""
+rejection or by an inverse that must be the same eagerly and compiled, and example by example."""
 
 SIZES_DEPEND_ON_VALUES = {"nonzero", "unique"}
 
