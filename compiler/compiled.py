@@ -31,6 +31,7 @@ from tapeline.compiler.codegen.native_call import (
 )
 from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.codegen.views import layout_of
+from tapeline.compiler.frontend import batching as _batching  # noqa: F401  # and vmap rules
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.logs import is_logged, log
 from tapeline.compiler.frontend.replay import replay, trace_into

@@ -39,6 +39,14 @@ def install_gradients(cond: Differentiate, loop: Differentiate) -> None:
     _GRADIENTS.update(cond=cond, loop=loop)
 
 
+_BATCHING: dict[str, Callable[..., Any]] = {}
+
+
+def install_batching(cond: Callable[..., Any], loop: Callable[..., Any]) -> None:
+    """Tells the ops made here their rules under `vmap`, which need a tracer."""
+    _BATCHING.update(cond=cond, loop=loop)
+
+
 @dataclass(frozen=True, slots=True)
 class LoopForm:
     """What a loop op and its attributes say: its graphs, and what its inputs and outputs are."""
@@ -133,6 +141,9 @@ def _make(
         assert made is not None, "who calls the rule of an op has the op"
         return _GRADIENTS[rule](made, cts, attrs, needed, *saved)
 
+    def batch(op: Op, *given: Any) -> Any:
+        return _BATCHING[rule](op, *given)
+
     outputs = range(n_outputs or 1) if rule == "loop" else ()
     op = define_op(
         name,
@@ -144,6 +155,7 @@ def _make(
         saves=(*range(n_inputs), *(OUT - k for k in outputs)),
         joint_vjp=differentiate,
         accepts_none=True,
+        batch=batch,
         emit=lowering,
         traits=_traits(graphs),
         kinds="biufc",

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tapeline.runtime.batching.loops import MappedLoop
 from tapeline.runtime.dispatch import STATE, bind, set_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError, VariableCreationError
 from tapeline.runtime.op import Attrs, Expansion, Op, Trait
@@ -108,7 +109,7 @@ class Level:
             STATE.active, STATE.open, STATE.stopped = saved
 
     @contextmanager
-    def _here(self) -> Iterator[None]:
+    def here(self) -> Iterator[None]:
         """Take what is around now for the program around: a gradient may be asked for elsewhere."""
         saved = self.outer, self._tapes
         self.outer = STATE.handler
@@ -256,9 +257,9 @@ class Level:
             result._node = self.lower(tensor)[0]._node if result.dtype.kind not in "fcV" else None
 
         def run_all(*cts: Tensor) -> list[Any]:
-            with self._here(), self.inside():
+            with self.here(), self.inside():
                 parts = backward(*[self.cell(ct, True) for ct in cts])
-            with self._here():
+            with self.here():
                 return [
                     None if part is None else self._total(part, mapped)
                     for part, (_, mapped) in zip(parts, pairs, strict=True)
@@ -297,6 +298,8 @@ class Level:
 
     def stage_while(self, test: Body, body: Body, state: Sequence[Tensor]) -> list[Tensor]:
         """Turns until no example goes on; those that are done keep what they have."""
+        if self.outer is not None:
+            return MappedLoop(self, test, body, None, state, (), 0, False).run()[1]
         return self._loop(test, body, list(state), np.iinfo(np.int64).max)[1]
 
     def _loop(
@@ -333,6 +336,9 @@ class Level:
         xs: Sequence[Tensor], length: int, reverse: bool,
     ) -> tuple[Any, list[Tensor], list[Tensor]]:  # fmt: skip
         """Turn by turn, over all examples."""
+        limits = self.lower(limit)[1] if isinstance(limit, Tensor) else False
+        if self.outer is not None or limits or (test is not None and xs):
+            return MappedLoop(self, test, body, limit, state, xs, length, reverse).run()
         if test is not None:
             turns = limit if isinstance(limit, int) else int(self._known(self.lower(limit)[0]))
             made, last = self._loop(test, body, list(state), turns)

@@ -275,3 +275,73 @@ def test_gradients_through_draws_per_example(mode: Wrapper) -> None:
     each = mode(tl.vmap(tl.grad(noisy, 1)))(keys, x)
     want = [2 * n * tl.random.normal(keys[n], (3,)).numpy().sum() for n in range(4)]
     np.testing.assert_allclose(each.numpy(), want, rtol=1e-12)
+
+
+@MODES
+def test_compiled_loops_and_choices_inside_of_vmap(mode: Wrapper) -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        for _ in tl.range(3):
+            x = tl.sin(x) * x if x > 0.5 else x + 0.25
+        return x
+
+    x = tl.asarray([0.1, 0.4, 0.9, 2.0])
+    found = mode(tl.vmap(f))(x)
+    want = [f(x[n]).item() for n in range(4)]
+    np.testing.assert_allclose(found.numpy(), want, rtol=1e-12)
+    slopes = mode(tl.vmap(tl.grad(f)))(x)
+    want = [tl.grad(f)(x[n]).item() for n in range(4)]
+    np.testing.assert_allclose(slopes.numpy(), want, rtol=1e-12)
+
+
+def halved(x: Any) -> Any:
+    """A loop whose number of turns differs between examples."""
+    turns = 0
+    while x > 1.0:
+        x = x * x / (x + 1.5)
+        turns = turns + 1
+    return x + 0.1 * turns
+
+
+HALVED = [4.0, 0.5, 9.0, 1.5]
+
+
+@MODES
+def test_examples_leave_a_loop_one_by_one(mode: Wrapper) -> None:
+    f, x = tl.function(halved), tl.asarray(HALVED)
+    want = [f(x[n]).item() for n in range(4)]
+    np.testing.assert_allclose(mode(tl.vmap(f))(x).numpy(), want, rtol=1e-13)
+    slopes = mode(tl.vmap(tl.grad(f)))(x)
+    np.testing.assert_allclose(slopes.numpy(), [tl.grad(f)(x[n]).item() for n in range(4)])
+
+
+@MODES
+def test_gradients_through_mapped_loops(mode: Wrapper) -> None:
+    f, x = tl.function(halved), tl.asarray(HALVED)
+    total = mode(tl.grad(lambda x: tl.sum(tl.vmap(f)(x) ** 2)))(x)
+    want = [2 * f(x[n]).item() * tl.grad(f)(x[n]).item() for n in range(4)]
+    np.testing.assert_allclose(total.numpy(), want, rtol=1e-12)
+    nested = mode(tl.vmap(tl.vmap(f)))(tl.reshape(x, (2, 2)))
+    np.testing.assert_allclose(tl.ravel(nested).numpy(), [f(x[n]).item() for n in range(4)])
+
+
+@MODES
+def test_a_scan_inside_of_a_compiled_function_under_vmap(mode: Wrapper) -> None:
+    @tl.function
+    def f(rows: Any, start: Any) -> Any:
+        last, sums = tl.scan(lambda c, r: (tl.sin(c + r), c * r), start, rows)
+        return last + tl.sum(sums)
+
+    rng = np.random.default_rng(4)
+    rows, start = tl.asarray(rng.normal(size=(3, 5))), tl.asarray(rng.normal(size=3))
+    for axes in ((0, 0), (0, None), (None, 0)):
+        given = (rows if axes[0] == 0 else rows[0], start if axes[1] == 0 else start[0])
+        each = [
+            tuple(x[n] if axis == 0 else x for x, axis in zip(given, axes, strict=True))
+            for n in range(3)
+        ]
+        found = mode(tl.vmap(f, axes))(*given)
+        np.testing.assert_allclose(found.numpy(), [f(*pair).item() for pair in each], rtol=1e-12)
+        slopes = mode(tl.vmap(tl.grad(f, 1), axes))(*given)
+        want = [tl.grad(f, 1)(*pair).item() for pair in each]
+        np.testing.assert_allclose(slopes.numpy(), want, rtol=1e-12)
