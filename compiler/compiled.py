@@ -42,7 +42,7 @@ from tapeline.runtime.batching.level import Level
 from tapeline.runtime.dispatch import GUARDING, STATE, bind, change_busy, finish, is_guarded
 from tapeline.runtime.op import OUT, RESIDUAL, Attrs, Op, Saved, Vjp
 from tapeline.runtime.record import TapeSet, join, meet, record_one
-from tapeline.runtime.spec import spec_of
+from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -278,8 +278,8 @@ class Recorded(NamedTuple):
     pair: Pair
     forward: Compiled
     backward: Compiled
-    is_single: bool
-    """Whether the graph has one output, and hence the tape's node one value; it saves the inputs,
+    n_outputs: int
+    """Outputs of the graph. Where there is one, the tape's node has one value; it saves the inputs,
     then the outputs of the forward half that the backward half takes."""
 
 
@@ -367,7 +367,7 @@ class DifferentiableGraph:
         elif mask not in self._recording:
             self._serve_recording(mask)
         results = recorded.forward(*values)
-        if not recorded.is_single:
+        if recorded.n_outputs != 1:
             return finish(recorded.op, (), values, results, tuple(parents), tapes)
         outputs = _as_tuple(results)
         if not is_differentiable_kind(outputs[0].dtype.kind):
@@ -447,6 +447,7 @@ class DifferentiableGraph:
                 for k in pair.differentiable
             ]
             values = [*saved, *given]
+            STATE.masked = True
             if GUARDING[0] or any(type(value) is Tensor for value in values):
                 full = list(cts[: len(specs)])
                 for k, ct in zip(pair.differentiable, given, strict=True):
@@ -467,12 +468,16 @@ class DifferentiableGraph:
                 backward, backpropagate, pair.kept, position, len(saves), joint.masks
             )
             vjps = tuple(rule if k == position else None for k in range(n_inputs))
+        else:
+            joint_rule = _joint_rule(
+                backward, backpropagate, pair, specs, wrt, n_inputs, len(saves), joint.masks
+            )
         meaning = self.graph if is_single else pair.forward
         op = make_call_op(
             f"call:{self.graph.name}", meaning, forward, vjps=vjps,
-            joint_vjp=None if vjps else backpropagate, accepts_none=True, saves=saves,
+            joint_vjp=None if vjps else joint_rule, accepts_none=True, saves=saves, masks=False,
         )  # fmt: skip
-        return Recorded(op, pair, forward, backward, is_single)
+        return Recorded(op, pair, forward, backward, len(specs))
 
 
 def _single_rule(
@@ -499,6 +504,53 @@ def rule({", ".join(["ct", "attrs", *saved])}):
         "guarding": GUARDING, "state": STATE,
     }  # fmt: skip
     exec(source, scope)
+    return scope.pop("rule")  # type: ignore[no-any-return]  # defined by the text
+
+
+def _joint_rule(
+    backward: Compiled,
+    general: Vjp,
+    pair: Pair,
+    specs: Sequence[TensorSpec],
+    wrt: Mask,
+    n_inputs: int,
+    n_saved: int,
+    masks: bool,
+) -> Vjp:
+    """The rule of all inputs, as straight-line code for plain arrays."""
+    saved = [f"x{k}" for k in range(n_saved)]
+    cts = [f"ct{k}" for k in pair.differentiable]
+    scope: dict[str, Any] = {
+        "ndarray": np.ndarray, "backward": backward, "general": general, "guarding": GUARDING,
+        "state": STATE, "asarray": np.asarray, "Tensor": Tensor,
+    }  # fmt: skip
+    lines = [f"def rule({', '.join(['cts', 'attrs', 'needed', *saved])}):"]
+    for k, ct in zip(pair.differentiable, cts, strict=True):
+        scope[f"zeros{k}"] = zeros = np.zeros(specs[k].static_shape, specs[k].dtype)
+        zeros.flags.writeable = False
+        lines += [
+            f"    {ct} = cts[{k}]",
+            f"    if type({ct}) is not ndarray:",
+            f"        {ct} = zeros{k} if {ct} is None else {ct}",
+            f"        {ct} = {ct} if type({ct}) is Tensor else asarray({ct})",
+        ]
+    kept = [f"x{k}" for k in pair.kept]
+    arrays = dict.fromkeys([*saved[:1], *kept, *cts])
+    plain = " and ".join([f"type({name}) is ndarray" for name in arrays])
+    found = dict(zip(wrt, pair.gradients, strict=True))
+    n_gradients = sum(each is not None for each in pair.gradients)
+    parts = []
+    for position in range(n_inputs):
+        number = found.get(position)
+        parts.append("None" if number is None else "g" if n_gradients == 1 else f"g[{number}]")
+    lines += [
+        f"    if not guarding[0] and {plain or 'True'}:",
+        "        state.masked = True" if masks else "",
+        f"        g = backward({', '.join([*kept, *cts])})",
+        f"        return ({', '.join(parts)},)",
+        f"    return general({', '.join(['cts', 'attrs', 'needed', *saved])})",
+    ]
+    exec("\n".join(lines), scope)
     return scope.pop("rule")  # type: ignore[no-any-return]  # defined by the text
 
 

@@ -25,7 +25,6 @@ from tapeline.compiler.codegen.entry_spec import (
     Container,
     ContainerKind,
     EntrySpec,
-    OutKind,
     OutSpec,
     Recording,
     Structure,
@@ -125,7 +124,8 @@ def function_entry(
         long_running=is_long(executable),
     )
     entry = compile_entry(spec, executable.code.address("run"), executable, following)
-    if not numbers.open:
+    # a builder knows the function, which would keep itself alive
+    if builder is None and not numbers.open:
         concrete.differentiable.add_entry(entry, spec)
     return entry
 
@@ -162,11 +162,12 @@ def add_recording_entry(
     reads_variables = any(
         cell.slot is not None and cell.node_slot is None for cell in spec.captures
     )
+    visible = [out for out in spec.outputs if out.kind == "tensor"]
+    graph = executable.graph
     is_served = (
-        recorded.is_single
-        and spec.structure == "single"
-        and len(spec.outputs) == 1
-        and pair.differentiable == (0,)
+        all(out.kind in ("tensor", "object") for out in spec.outputs)
+        and len(visible) == recorded.n_outputs
+        and bool(pair.differentiable)
         and any(position is not None for position in pair.gradients)
         and all(position in arguments for position in watched)
         and not reads_variables
@@ -174,17 +175,20 @@ def add_recording_entry(
     )
     if not is_served:
         return
-    graph = executable.graph
     specs = [graph.spec(node) for node in graph.outputs]
-    kinds: list[OutKind] = ["tensor", *["kept"] * (len(specs) - 1)]  # type: ignore[list-item]
+    kept = [OutSpec("kept", s.dtype, s.static_shape) for s in specs[recorded.n_outputs :]]
+    joint_specs = tuple((s.static_shape, s.dtype) for s in specs)
     recording_spec = replace(
         spec,
-        outputs=tuple(
-            OutSpec(kind, each.dtype, each.static_shape)
-            for kind, each in zip(kinds, specs, strict=True)
-        ),
+        outputs=(*spec.outputs, *kept),
         recording=None,
-        recorded=Recording(recorded.op, frozenset(watched), pair.saved_outputs, STATE),
+        recorded=Recording(
+            recorded.op,
+            frozenset(watched),
+            pair.saved_outputs,
+            STATE,
+            None if recorded.n_outputs == 1 else joint_specs,
+        ),
         on_error=executable.fail,
         long_running=is_long(executable),
     )

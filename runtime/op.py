@@ -308,6 +308,7 @@ class Op:
         "kernel",
         "kinds",
         "lowering",
+        "masks",
         "n_inputs",
         "n_outputs",
         "name",
@@ -334,6 +335,8 @@ class Op:
     joint_vjp: Vjp | None
     accepts_none: bool
     """`joint_vjp` takes None for an output without a cotangent; otherwise zeros are made for it."""
+    masks: bool
+    """`joint_vjp` may make exact zeros or infinities and does not say so, see `STATE.masked`."""
     lowering: Lowering | None
     traits: Trait
     identity: float | None
@@ -380,6 +383,7 @@ class Op:
         batch: Callable[..., Any] | None = None,
         save: Callable[..., tuple[Any, ...]] = _save_nothing,
         subgraphs: tuple[Any, ...] = (),
+        masks: bool = True,
         specialize: Callable[[Any], Op] | None = None,
     ) -> None:
         self.name = name
@@ -402,6 +406,7 @@ class Op:
         self.batch = batch
         self.save = save
         self.subgraphs = subgraphs
+        self.masks = masks
         self.specialize = specialize
         self.is_pure = not traits & (Trait.EFFECT | Trait.RANDOM)
 
@@ -488,6 +493,7 @@ def define_op(
     ulp: tuple[float, float] = (0.0, 0.0),
     batch: Callable[..., Any] | None = None,
     subgraphs: tuple[Any, ...] = (),
+    masks: bool = True,
     specialize: Callable[[Any], Op] | None = None,
     register: bool = True,
 ) -> Op:
@@ -507,7 +513,7 @@ def define_op(
     op = Op(
         name, kernel, infer, n_inputs, attr_names, n_outputs, saves, vjps, joint_vjp, accepts_none,
         lowering, traits, identity, kinds, domain, samples, ulp, batch,
-        build_save(n_inputs, n_outputs, saves), subgraphs, specialize,
+        build_save(n_inputs, n_outputs, saves), subgraphs, masks, specialize,
     )  # fmt: skip
     if register:
         _REGISTRY[name] = op

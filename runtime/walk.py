@@ -394,13 +394,11 @@ class Walk:
                 if cts[index] is None:
                     cts[index] = self.zeros(shape, dtype)
         cts, saved = self.prepare(node, cts)
-        parts = tuple(op.joint_vjp(tuple(cts), node.attrs, needed, *saved))
-        STATE.masked = True  # nobody knows what such a rule does
-        if len(parts) != len(node.parents):
-            raise GradientError(
-                f"{op.name}: its gradient rule returned {len(parts)} cotangents for "
-                f"{len(node.parents)} inputs; return one, or None, per input"
-            )
+        parts = op.joint_vjp(tuple(cts), node.attrs, needed, *saved)
+        if op.masks:
+            STATE.masked = True
+        if not isinstance(parts, tuple | list) or len(parts) != len(node.parents):
+            reject_parts(op, parts, node.parents)
         for parent, part, is_needed in zip(node.parents, parts, needed, strict=True):
             if is_needed and part is not None:
                 assert parent is not None
@@ -466,6 +464,15 @@ def _output_node(node: Node, index: int, dtype: DType) -> Node | None:
         return node
     found = node.outputs[index]()
     return new_pick(node, index, node.rec) if found is None else found
+
+
+def reject_parts(op: Op, parts: Any, parents: Sequence[Any]) -> NoReturn:
+    """Complain about a rule that does not give one part per input."""
+    count = len(parts) if isinstance(parts, tuple | list) else 1
+    raise GradientError(
+        f"{op.name}: its gradient rule returned {count} cotangents for {len(parents)} inputs; "
+        "return one, or None, per input"
+    )
 
 
 def _reject_missing(op: Op) -> NoReturn:

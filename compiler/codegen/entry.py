@@ -25,6 +25,7 @@ from tapeline.compiler.codegen.entry_spec import (
 )
 from tapeline.compiler.codegen.function_text import FunctionText, Value
 from tapeline.compiler.codegen.native_call import MISS, NativeEntry
+from tapeline.runtime.record import record_joint
 
 _RECYCLED_BYTES = 1024
 _NOT_RETURNED = ("store", "kept")
@@ -265,28 +266,62 @@ class _EntryWriter(EntryChecks):
 
     def record(self, recorded: Recording, outputs: list[str]) -> None:
         """Makes the node of the call, and gives it to the first output."""
-        fn, cls = self.fn, self.spec.tensor_class
         inputs = [array for _, array in self.checked]
         none = self.object(None, "py_none")
         parents = self.pack([self.nodes.get(k, none) for k in range(len(inputs))])
         kept = [self.arrays[k] for k in recorded.saved_outputs]
         saved = self.pack([*inputs, *kept])
-        self.pass_on(parents)
-        self.pass_on(saved)
-        node = self.call_shared(
-            "ptr", "tapeline_record", ("ptr", self.object(recorded.op)), ("ptr", self.active),
-            ("ptr", parents), ("ptr", saved),
-        )  # fmt: skip
-        self.check_made(node)
-        place = fn.offset(outputs[0], layout.slot_offset(cls, "_node"))
-        before = fn.load("ptr", place)
-        fn.store("ptr", node, place)
-        self.pass_on(node)
-        self.release([before])
+        if recorded.specs is not None:
+            self.record_joint(recorded, outputs, parents, saved)
+        else:
+            self.pass_on(parents)
+            self.pass_on(saved)
+            node = self.call_shared(
+                "ptr", "tapeline_record", ("ptr", self.object(recorded.op)), ("ptr", self.active),
+                ("ptr", parents), ("ptr", saved),
+            )  # fmt: skip
+            self.check_made(node)
+            self.give_node(outputs[0], node)
+            self.pass_on(node)
         for out, made in zip(self.spec.outputs, outputs, strict=True):
             if out.kind == "kept":
                 self.pass_on(made)
                 self.release([made])
+
+    def record_joint(
+        self, recorded: Recording, outputs: list[str], parents: str, saved: str
+    ) -> None:
+        """Makes the nodes of a call with several outputs, by the function that Python uses."""
+        fn = self.fn
+        args = [
+            self.object(recorded.op), self.object(()), parents, saved,
+            self.object(recorded.specs), self.active,
+        ]  # fmt: skip
+        vector = fn.alloca(8 * len(args), 8)
+        for position, arg in enumerate(args):
+            fn.store("ptr", arg, fn.offset(vector, 8 * position))
+        picks = fn.call(
+            "ptr", "PyObject_Vectorcall", ("ptr", self.object(record_joint)), ("ptr", vector),
+            ("i64", len(args)), ("ptr", "null"),
+        )  # fmt: skip
+        self.check_made(picks)
+        for made in (parents, saved):
+            self.pass_on(made)
+            self.release([made])
+        for number, out in enumerate(self.spec.outputs):
+            if out.kind == "tensor" and out.dtype is not None and out.dtype.kind in "fc":
+                node = fn.load("ptr", fn.offset(picks, layout.TUPLE_ITEMS + 8 * number))
+                fn.call("void", "Py_IncRef", ("ptr", node))
+                self.give_node(outputs[number], node)
+        self.pass_on(picks)
+        self.release([picks])
+
+    def give_node(self, tensor: str, node: str) -> None:
+        """Lets a tensor hold a reference to a node."""
+        place = self.fn.offset(tensor, layout.slot_offset(self.spec.tensor_class, "_node"))
+        before = self.fn.load("ptr", place)
+        self.fn.store("ptr", node, place)
+        self.release([before])
 
     def pack(self, items: list[str]) -> str:
         """A new tuple of these objects."""

@@ -192,8 +192,11 @@ class EntryChecks:
         if arg.kind == "tensor":
             cls = self.object(spec.tensor_class, "py_tensor_type")
             self.require_equal("ptr", self.field(argument, layout.OBJECT_TYPE), cls)
-        recording = "null" if spec.recording is None else self.recording(spec.recording)
-        array = self.call_shared("ptr", "tapeline_value", ("ptr", argument), ("ptr", recording))
+        if spec.recorded is not None:
+            array = self.call_shared("ptr", "tapeline_unwatched_value", ("ptr", argument))
+        else:
+            recording = "null" if spec.recording is None else self.recording(spec.recording)
+            array = self.call_shared("ptr", "tapeline_value", ("ptr", argument), ("ptr", recording))
         self.check_array(array, arg.dtype, arg.shape)
         self.owned.append(array)
         self.checked.append((False, array))

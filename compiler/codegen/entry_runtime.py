@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NAMES = (
     "tapeline_value",
+    "tapeline_unwatched_value",
     "tapeline_check_array",
     "tapeline_new_array",
     "tapeline_recycled_array",
@@ -55,6 +56,7 @@ def _runtime(tensor_class: type) -> CompiledModule:
     }
     functions = [
         _value(tensor_class),
+        _unwatched_value(tensor_class),
         _check_array(),
         _new_array(),
         _recycled_array(),
@@ -110,6 +112,31 @@ def _value(tensor_class: type) -> FunctionText:
     fn.label("ask")
     count = fn.load("i64", "%recording")
     fn.branch(fn.compare("eq", count, 0), "free", "no")
+    fn.label("free")
+    array = _field(fn, "%argument", layout.slot_offset(tensor_class, "_value"))
+    fn.line(f"ret ptr {array}")
+    fn.label("no")
+    fn.line("ret ptr null")
+    return fn
+
+
+def _unwatched_value(tensor_class: type) -> FunctionText:
+    """The array of a tensor that no tape knows any more, or the argument itself if it is no tensor;
+    null for other tensors."""
+    fn = FunctionText("ptr @tapeline_unwatched_value(ptr %argument) nounwind")
+    kind = _field(fn, "%argument", layout.OBJECT_TYPE)
+    fn.branch(fn.compare("eq", kind, "@py_tensor_type", "ptr"), "tensor", "other")
+    fn.label("other")
+    fn.line("ret ptr %argument")
+    fn.label("tensor")
+    node = _field(fn, "%argument", layout.slot_offset(tensor_class, "_node"))
+    fn.branch(fn.compare("eq", node, "@py_none", "ptr"), "free", "filled")
+    fn.label("filled")
+    fn.branch(fn.compare("eq", node, "null", "ptr"), "no", "noded")
+    fn.label("noded")
+    tapes = _field(fn, node, layout.slot_offset(Node, "tapes"))
+    ids = _field(fn, tapes, layout.slot_offset(TapeSet, "ids"))
+    fn.branch(fn.compare("eq", _field(fn, ids, layout.VAR_SIZE, "i64"), 0), "free", "no")
     fn.label("free")
     array = _field(fn, "%argument", layout.slot_offset(tensor_class, "_value"))
     fn.line(f"ret ptr {array}")

@@ -106,7 +106,7 @@ class CellGuard:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The call is recorded as one node, which the first output gets.
+    """The call is recorded as one node, which the first output gets, or as one for all outputs.
 
     Exactly the tapes that record now know the inputs at the positions `watched` (arguments in the
     order of the code, then captures), and the others have no history.
@@ -115,10 +115,11 @@ class Recording:
     op: Any
     watched: frozenset[int]
     saved_outputs: tuple[int, ...]
-    """What the node saves after all inputs: 0 is the array of the first output, others are of kind
-    "kept"."""
+    """What the node saves after all inputs: arrays of outputs, by number."""
     state: Any
     """What tells by its attribute `active` which tapes record now in the thread at hand."""
+    specs: tuple[tuple[Shape, DType], ...] | None = None
+    """Shape and dtype of each output, where the node is one for all of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.function_text import FunctionText
 from tapeline.compiler.codegen.object_text import ObjectText
-from tapeline.runtime.record import Node
+from tapeline.runtime.record import Node, TapeSet
 from tapeline.runtime.tensor import Tensor
 
 FIELDS = (
@@ -102,7 +102,7 @@ class ApplyText(ObjectText):
         fn.label("typed")
 
     def look_for_tapes(self, x: str, y: str | None) -> None:
-        """Whether the tapes that record now know an input: exactly they, or Python decides."""
+        """Whether the tapes that record now know an input. Where others do, Python decides."""
         fn = self.fn
         p = self.node("p", "%a")
         q = "@py_none" if y is None else self.node("q", self.get("cell"))
@@ -121,13 +121,19 @@ class ApplyText(ObjectText):
             ),
         )
         self.branch_if(self.is_none(active), "ready")
-        for name, node in (("first", p), ("second", q)):
-            self.branch_if(self.is_none(node), f"{name}_fits")
-            self.branch_unless(self.same(self.slot(node, Node, "tapes"), active), "miss")
-            fn.jump(f"{name}_fits")
-            fn.label(f"{name}_fits")
         self.branch_unless(self.same(self.kind(active), "@py_tape_set_type"), "miss")
-        fn.store("ptr", active, self.active_place)
+        for name, node in (("first", p), ("second", q)):
+            fits, other = f"{name}_fits", f"{name}_unknown"
+            self.branch_if(self.is_none(node), fits)
+            tapes = self.slot(node, Node, "tapes")
+            self.branch_unless(self.same(tapes, active), other)
+            fn.store("ptr", active, self.active_place)
+            fn.jump(fits)
+            fn.label(other)  # tapes that are no more know nothing
+            ids = self.slot(tapes, TapeSet, "ids")
+            self.branch_unless(fn.compare("eq", self.length(ids), 0), "miss")
+            fn.jump(fits)
+            fn.label(fits)
         fn.jump("ready")
         fn.label("ready")
 

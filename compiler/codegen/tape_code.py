@@ -77,6 +77,7 @@ def _objects() -> dict[str, Any]:
         "py_pop": walk.pop,
         "py_push_pop": walk.push_pop,
         "py_accumulate": walk.accumulate,
+        "py_reject_parts": walk.reject_parts,
         "py_filled": walk.filled,
         "py_as_cotangent": walk.as_cotangent,
         "py_gradient_of": backprop.gradient_of,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.function_text import FunctionText, Value
 from tapeline.compiler.codegen.object_text import MOST_GIVEN, ObjectText
 from tapeline.runtime.op import Op
 from tapeline.runtime.record import Node, TapeSet
 
-_MOST_SAVED = MOST_GIVEN - 2
+_MOST_SAVED = MOST_GIVEN - 3
 """Saved values up to which native code calls a rule."""
-_PER_NODE = ("op", "ct", "parents", "saved", "attrs", "rules")
+_PER_NODE = ("op", "ct", "parents", "saved", "attrs", "rules", "needed", "cts", "parts")
 _HELD = ("node", "following", "owned", "ids", *_PER_NODE)
 
 
@@ -26,6 +27,8 @@ class WalkText(ObjectText):
         """What rules are called with: the cotangent, attributes, saved values."""
         self.count_place = self.fn.alloca(8, 8)
         """Where it stands how many parents are looked at."""
+        self.joint_place = self.fn.alloca(8, 8)
+        """Whether the node's op has one rule for all parents."""
         self.table_place = self.fn.alloca(8, 8)
 
     def write(self) -> FunctionText:
@@ -71,15 +74,24 @@ class WalkText(ObjectText):
         saved = self.own("saved", self.slot(node, Node, "saved"))
         self.own("attrs", self.slot(node, Node, "attrs"))
         fn.store("i64", 0, self.count_place)
+        fn.store("i64", 0, self.joint_place)
         self.unless_known(self.slot(node, Node, "rec"), "counted")
         self.branch_unless(self.same(self.kind(op), "@py_op_type"), "leave")
-        self.branch_unless(self.is_none(self.slot(op, Op, "joint_vjp")), "leave")
         self.branch_unless(self.is_none(self.slot(op, Op, "n_outputs")), "leave")
+        self.branch_if(fn.compare("ugt", self.length(saved), _MOST_SAVED), "leave")
+        joint, n_parents = self.slot(op, Op, "joint_vjp"), self.length(parents)
+        fn.branch(self.is_none(joint), "one_by_one", "all_at_once")
+        fn.label("all_at_once")
+        self.branch_unless(self.same(self.slot(op, Op, "masks"), "@py_false"), "leave")
+        self.own("rules", joint)
+        fn.store("i64", 1, self.joint_place)
+        fn.store("i64", n_parents, self.count_place)
+        fn.jump("counted")
+        fn.label("one_by_one")
         rules = self.own("rules", self.slot(op, Op, "vjps"))
-        n_parents, n_rules = self.length(parents), self.length(rules)
+        n_rules = self.length(rules)
         self.branch_if(fn.compare("eq", n_rules, 0), "leave")
         self.branch_if(fn.compare("ugt", n_parents, n_rules), "leave")
-        self.branch_if(fn.compare("ugt", self.length(saved), _MOST_SAVED), "leave")
         fn.store("i64", n_parents, self.count_place)
         fn.jump("counted")
         fn.label("counted")
@@ -106,28 +118,115 @@ class WalkText(ObjectText):
     def pull_parents(self) -> None:
         """Calls the rules of the parents that lead on."""
         fn = self.fn
-        parents, saved, rules = self.get("parents"), self.get("saved"), self.get("rules")
+        is_joint = fn.compare("ne", fn.load("i64", self.joint_place), 0)
+        fn.branch(is_joint, "pull_all", "pull_each")
+        fn.label("pull_all")
+        self.pull_at_once()
+        fn.jump("pulled")
+        fn.label("pull_each")
+        self.pull_one_by_one()
+        fn.jump("pulled")
+        fn.label("pulled")
+
+    def pull_one_by_one(self) -> None:
+        """Where each parent has a rule."""
+        fn = self.fn
+        parents, rules = self.get("parents"), self.get("rules")
+        n_parents = fn.load("i64", self.count_place)
         fn.store("ptr", self.get("ct"), self.given)
         fn.store("ptr", self.get("attrs"), fn.offset(self.given, 8))
-        n_parents = fn.load("i64", self.count_place)
-        n_saved = fn.select(fn.compare("eq", n_parents, 0), 0, self.length(saved))
-
-        def give(index: str, _: list[str]) -> None:
-            place = fn.offset(fn.offset(self.given, 16), fn.mul(index, 8))
-            fn.store("ptr", self.item(saved, index), place)
+        n_given = self.give_saved(2, n_parents)
 
         def pull(index: str, _: list[str]) -> None:
-            done = f"pulled{fn.number()}"
-            self.pull(self.item(parents, index), self.item(rules, index), n_given, done)
+            number = fn.number()
+            done = f"pulled{number}"
+            parent, rule = self.item(parents, index), self.item(rules, index)
+            self.find_table(parent, done)
+            self.branch_if(self.is_none(rule), done)
+            self.add_part(parent, self.call_rule(rule, n_given), number)
             fn.jump(done)
             fn.label(done)
 
-        fn.loop(0, n_saved, 1, give)
-        n_given = fn.add(n_saved, 2)
         fn.loop(0, n_parents, 1, pull)
 
-    def pull(self, parent: str, rule: str, n_given: Value, done: str) -> None:
-        """Calls the rule of one parent and adds the part to what the parent has."""
+    def pull_at_once(self) -> None:
+        """Where one rule gives the parts of all parents."""
+        fn = self.fn
+        parents, n_parents = self.get("parents"), fn.load("i64", self.count_place)
+        needed = self.take(
+            "needed", self.checked(fn.call("ptr", "PyTuple_New", ("i64", n_parents)))
+        )
+
+        def ask(index: str, carried: list[str]) -> list[str]:
+            number = fn.number()
+            place = fn.alloca(8, 8)
+            fn.store("ptr", "@py_false", place)
+            self.find_table(self.item(parents, index), f"asked{number}")
+            fn.store("ptr", "@py_true", place)
+            fn.jump(f"asked{number}")
+            fn.label(f"asked{number}")
+            answer = fn.load("ptr", place)
+            fn.call("void", "Py_IncRef", ("ptr", answer))
+            start = fn.offset(needed, layout.TUPLE_ITEMS)
+            fn.store("ptr", answer, fn.offset(start, fn.mul(index, 8)))
+            count = fn.add(carried[0], 1)
+            return [fn.select(self.same(answer, "@py_true"), count, carried[0])]
+
+        (n_needed,) = fn.loop(0, n_parents, 1, ask, [("i64", 0)])
+        self.branch_if(fn.compare("eq", n_needed, 0), "pulled")
+        cts = self.take("cts", self.checked(fn.call("ptr", "PyTuple_New", ("i64", 1))))
+        ct = self.get("ct")
+        fn.call("void", "Py_IncRef", ("ptr", ct))
+        fn.store("ptr", ct, fn.offset(cts, layout.TUPLE_ITEMS))
+        for position, item in enumerate((cts, self.get("attrs"), needed)):
+            fn.store("ptr", item, fn.offset(self.given, 8 * position))
+        n_given = self.give_saved(3, n_parents)
+        parts = self.take("parts", self.call_rule(self.get("rules"), n_given))
+        self.branch_unless(self.same(self.kind(parts), "@py_tuple_type"), "wrong_parts")
+        self.branch_if(fn.compare("eq", self.length(parts), n_parents), "right_parts")
+        fn.jump("wrong_parts")
+        fn.label("wrong_parts")
+        self.release(self.call("@py_reject_parts", self.get("op"), parts, parents))  # it raises
+        fn.jump("failed")
+        fn.label("right_parts")
+
+        def pull(index: str, _: list[str]) -> None:
+            number = fn.number()
+            done = f"pulled{number}"
+            self.branch_unless(self.same(self.item(needed, index), "@py_true"), done)
+            parent, part = self.item(parents, index), self.item(parts, index)
+            self.find_table(parent, done)
+            fn.call("void", "Py_IncRef", ("ptr", part))
+            self.add_part(parent, part, number)
+            fn.jump(done)
+            fn.label(done)
+
+        fn.loop(0, n_parents, 1, pull)
+
+    def give_saved(self, start: int, n_parents: str) -> Value:
+        """Puts the saved values behind what is given already; how many values that makes."""
+        fn = self.fn
+        saved = self.get("saved")
+        n_saved = fn.select(fn.compare("eq", n_parents, 0), 0, self.length(saved))
+
+        def give(index: str, _: list[str]) -> None:
+            place = fn.offset(fn.offset(self.given, 8 * start), fn.mul(index, 8))
+            fn.store("ptr", self.item(saved, index), place)
+
+        fn.loop(0, n_saved, 1, give)
+        return fn.add(n_saved, start)
+
+    def call_rule(self, rule: str, n_given: Value) -> str:
+        """What a rule returns."""
+        return self.checked(
+            self.fn.call(
+                "ptr", "PyObject_Vectorcall", ("ptr", rule), ("ptr", self.given),
+                ("i64", n_given), ("ptr", "null"),
+            )
+        )  # fmt: skip
+
+    def find_table(self, parent: str, done: str) -> None:
+        """Notes where the cotangent of a parent goes; to `done` if no source lies there."""
         fn, number = self.fn, self.fn.number()
         self.branch_if(self.is_none(parent), done)
         is_leaf = self.is_none(self.slot(parent, Node, "op"))
@@ -143,15 +242,12 @@ class WalkText(ObjectText):
         fn.store("ptr", "%grads", self.table_place)
         fn.jump(f"leads{number}")
         fn.label(f"leads{number}")
-        self.branch_if(self.is_none(rule), done)
-        part = self.checked(
-            fn.call(
-                "ptr", "PyObject_Vectorcall", ("ptr", rule), ("ptr", self.given),
-                ("i64", n_given), ("ptr", "null"),
-            )
-        )  # fmt: skip
+
+    def add_part(self, parent: str, part: str, number: int) -> None:
+        """Adds a part, which it takes over, to what a parent has in its table."""
+        fn = self.fn
+        done, table = f"pulled{number}", fn.load("ptr", self.table_place)
         self.branch_if(self.is_none(part), f"drop{number}")
-        table = fn.load("ptr", self.table_place)
         held = fn.call("ptr", "PyDict_GetItemWithError", ("ptr", table), ("ptr", parent))
         self.branch_if(self.same(held, "null"), f"first{number}")
         self.branch_if(self.is_none(held), f"first{number}")
@@ -160,7 +256,7 @@ class WalkText(ObjectText):
         status = fn.call("i32", "PyDict_SetItem", ("ptr", table), ("ptr", parent), ("ptr", part))
         self.release(part)
         self.succeed(status)
-        self.branch_if(is_leaf, done)
+        self.branch_if(self.same(table, "%wanted"), done)
         self.enqueue(parent, done)
         fn.label(f"drop{number}")
         self.release(part)

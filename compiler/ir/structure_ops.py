@@ -78,6 +78,7 @@ def make_call_op(
     saves: tuple[Saved, ...] = (),
     traits: Trait | None = None,
     batch: Callable[..., Any] | None = None,
+    masks: bool = True,
 ) -> Op:
     """An op, not registered, whose meaning is `subgraph`.
 
@@ -108,6 +109,7 @@ def make_call_op(
         vjps=vjps,
         joint_vjp=joint_vjp,
         accepts_none=accepts_none,
+        masks=masks,
         saves=saves,
         traits=traits | Trait.CALL,
         kinds="biufc",

@@ -14,6 +14,7 @@ import pytest
 import tapeline as tl
 from tapeline.compiler.codegen.layout import native_entry_allowed
 from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.runtime import nest
 from tapeline.runtime.dispatch import STATE
 
 pytestmark = pytest.mark.skipif(not native_entry_allowed(), reason="no native entries here")
@@ -155,17 +156,69 @@ def test_spellings_shapes_and_containers(python_calls: list[str]) -> None:
         assert (len(python_calls) == 0) == (turn >= 2)
 
 
-def test_results_without_gradient_and_several_results(python_calls: list[str]) -> None:
+SEVERAL: list[Callable[[Any], Any]] = [
+    lambda x: (x * 2, tl.tanh(x) * x),
+    lambda x: [tl.exp(x), tl.astype(x * 10, "int32"), x],
+    lambda x: {"loss": tl.sum(x * x), "rest": (x + 1, "text", None)},
+    lambda x: (tl.stop_gradient(x), tl.sin(x)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(SEVERAL)))
+def test_several_results(number: int, python_calls: list[str]) -> None:
+    plain = SEVERAL[number]
+    compiled: Any = tl.function(plain)
+    (x,) = tensors(1)
+
+    def weighted(function: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
+        with tl.GradientTape() as outer:
+            outer.watch(x)
+            with tl.GradientTape() as tape:
+                tape.watch(x)
+                leaves = nest.flatten(function(x))
+                floats = [y for y in leaves if type(y) is tl.Tensor and y.dtype.kind == "f"]
+                total = sum(((k + 1) * tl.sum(y) for k, y in enumerate(floats)), tl.asarray(0.0))
+            first = tape.gradient(total, x)
+        kinds = [(type(y), getattr(y, "_node", None) is None) for y in leaves]
+        return kinds, first, outer.gradient(first, x)
+
+    kinds, first, second = weighted(plain)
+    for _ in range(5):
+        found = weighted(compiled)
+        np.testing.assert_allclose(found[1], first, rtol=1e-13)
+        if second is not None:
+            np.testing.assert_allclose(found[2], second, rtol=1e-12)
+        assert [kind for kind, _ in found[0]] == [kind for kind, _ in kinds]
+    python_calls.clear()
+    with tl.GradientTape() as tape:
+        tape.watch(x)
+        compiled(x)
+        found_entries = [entry.op for entry in tape.export()]
+    assert python_calls in ([], ["<lambda>"])
+    assert set(found_entries) <= {"call:<lambda>"}
+
+
+def test_results_without_gradient() -> None:
     rounded: Any = tl.function(lambda x: tl.astype(x, "int32"))
-    pair: Any = tl.function(lambda x: (x * 2, x * 3))
     (x,) = tensors(1)
     for _ in range(5):
-        with tl.GradientTape(persistent=True) as tape:
+        with tl.GradientTape() as tape:
             tape.watch(x)
             assert rounded(x)._node is None
-            a, b = pair(x)
-            y = a + b
-        np.testing.assert_allclose(tape.gradient(y, x), np.full(4, 5.0))
+        assert tape.gradient(x, x) is not None
+
+
+def test_inputs_that_an_ended_tape_watched_count_as_unwatched(python_calls: list[str]) -> None:
+    compiled: Any = tl.function(layer)
+    args = tensors(3)
+    gradients(layer, args, [0, 1, 2])
+    y, expected, _ = gradients(layer, args, [1])
+    for turn in range(5):
+        python_calls.clear()
+        found, parts, _ = gradients(compiled, args, [1])
+        assert (len(python_calls) == 0) == (turn >= 2)
+        np.testing.assert_allclose(found, y, rtol=1e-14)
+        np.testing.assert_allclose(parts[0], expected[0], rtol=1e-13)
 
 
 def test_higher_orders_through_recorded_calls() -> None:

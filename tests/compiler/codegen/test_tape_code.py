@@ -18,8 +18,9 @@ import tapeline as tl
 from tapeline.compiler.codegen import tape_code
 from tapeline.compiler.codegen.layout import native_entry_allowed
 from tapeline.runtime import backprop, record, walk
-from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.errors import GradientError, TapeError
+from tapeline.runtime.op import define_op
 
 pytestmark = pytest.mark.skipif(not native_entry_allowed(), reason="no native entries here")
 
@@ -205,6 +206,44 @@ def test_an_error_in_a_rule_ends_the_tape(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(record.OWN) == before
     assert record.LOCK.acquire(blocking=False)
     record.LOCK.release()
+
+
+def test_a_joint_rule_must_give_a_part_per_input() -> None:
+    for rule in (lambda *_: (None,), lambda *_: None, lambda *_: (None, None, None)):
+        op = define_op(
+            "two", kernel=lambda x, y: x * y, infer=lambda x, _: x, n_inputs=2, saves=(0, 1),
+            joint_vjp=rule, masks=False, register=False,
+        )  # fmt: skip
+        x = tl.asarray([1.0, 2.0])
+        with tl.GradientTape() as tape:
+            tape.watch(x)
+            y = bind(op, (x, x))
+        with pytest.raises(GradientError, match=r"two: its gradient rule returned . cotangents"):
+            tape.gradient(y, x)
+
+
+def test_a_joint_rule_hears_what_is_needed() -> None:
+    heard: list[Any] = []
+
+    def rule(cts: Any, attrs: Any, needed: Any, x: Any, y: Any) -> Any:
+        heard.append((len(cts), attrs, needed))
+        return cts[0] * y, cts[0] * x
+
+    op = define_op(
+        "two", kernel=lambda x, y: x * y, infer=lambda x, _: x, n_inputs=2, saves=(0, 1),
+        joint_vjp=rule, masks=False, register=False,
+    )  # fmt: skip
+    x, z = tl.asarray([1.0, 2.0]), tl.asarray([3.0, 5.0])
+    for inputs, needed, expected in [
+        ((x, z), (True, False), [3, 5]),
+        ((z, x), (False, True), [3, 5]),
+        ((x, x), (True, True), [2, 4]),
+    ]:
+        with tl.GradientTape() as tape:
+            tape.watch(x)
+            y = bind(op, inputs)
+        np.testing.assert_array_equal(tape.gradient(y, x), expected)
+        assert heard[-1] == (1, (), needed)
 
 
 def test_an_op_without_rules_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
