@@ -7,28 +7,19 @@ from typing import Any
 
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.function import Function
-from tapeline.compiler.open_function import OpenFunction
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 
 
 def one_trace(
     what: str, function: Function[..., Any], signature: Sequence[Any] | dict[str, Any] | None
 ) -> ConcreteFunction:
-    """The trace for a signature, or the only one that there is; of one that leaves sizes open, the
-    function for the sizes that it was traced with.
+    """The trace for a signature, or the only one that there is.
 
     Raises
     ------
     ArgumentTypeError, ArgumentError
         If this is no function, or no signature, or nothing says which trace.
     """
-    found = _chosen(what, function, signature)
-    return found.at(found.sizes.values) if isinstance(found, OpenFunction) else found
-
-
-def _chosen(
-    what: str, function: Function[..., Any], signature: Sequence[Any] | dict[str, Any] | None
-) -> ConcreteFunction:
     if not isinstance(function, Function):
         raise ArgumentTypeError(
             f"{what}: expected a function made by tl.function, got {type(function).__name__}"

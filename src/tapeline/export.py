@@ -75,8 +75,8 @@ def onnx(
 
     Arguments become inputs of the same names. Variables and captured tensors become initializers
     with the values of now; a Variable that the function assigns is an input that may be left out,
-    and an output `new_<name>`. Control flow becomes If, Loop and Scan. Sizes are those of the
-    trace. Needs the package onnx: `pip install 'tapeline[onnx]'`.
+    and an output `new_<name>`. Control flow becomes If, Loop and Scan. Sizes that the
+    signature leaves open are dynamic axes. Needs the package onnx: `pip install 'tapeline[onnx]'`.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ from tapeline.compiler.autodiff.joint import is_differentiable_kind
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.export.aot.entry import Entry, Parameter, Role
 from tapeline.compiler.ir.graph import Array
+from tapeline.compiler.open_function import OpenFunction
 from tapeline.runtime.errors import ExportError
 
 _RESERVED = frozenset(
@@ -50,6 +51,8 @@ class Description:
     """
 
     def __init__(self, concrete: ConcreteFunction, name: str, gradient: bool) -> None:
+        if isinstance(concrete, OpenFunction):
+            concrete = concrete.at(concrete.sizes.values)
         if concrete.depends_on_trace:
             raise ExportError(f"aot: {concrete.name} uses a tensor of an unfinished trace")
         self.concrete = concrete

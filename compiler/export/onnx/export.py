@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tapeline.compiler.autodiff.joint import build_joint, is_differentiable_kind
 from tapeline.compiler.concrete import ConcreteFunction
-from tapeline.compiler.export.onnx.model import OPSET, OnnxGraph, Ref, onnx_type, save_model
-from tapeline.compiler.export.onnx.translate import Translator, prepare
+from tapeline.compiler.export.onnx.model import (
+    INT64,
+    OPSET,
+    OnnxGraph,
+    Ref,
+    is_open,
+    onnx_type,
+    save_model,
+)
+from tapeline.compiler.export.onnx.translate import Translator, fixing_conditions, prepare
 from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.open_function import OpenFunction
+from tapeline.runtime.dims import Sizes
 from tapeline.runtime.errors import DTypeError, ExportError
-from tapeline.runtime.spec import TensorSpec
+from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor
 
 
@@ -51,6 +62,7 @@ def export_onnx(
     builder = _Builder(concrete)
     model = builder.gradient() if gradient else builder.forward()
     save_model(model, os.fspath(path))
+    builder.note_conditions()
     inputs = {ref.name: spec for ref, spec in builder.inputs}
     outputs = {ref.name: spec for ref, spec in builder.outputs}
     notes = tuple(builder.onnx.shared.notes)
@@ -68,6 +80,29 @@ class _Builder:
         self.outputs: list[tuple[Ref, TensorSpec]] = []
         self.variables: list[tuple[Ref, TensorSpec]] = []
         self.problems: list[str] = []
+        self.sizes = concrete.sizes if isinstance(concrete, OpenFunction) else None
+
+    def shown(self, spec: TensorSpec) -> TensorSpec:
+        """The spec with a number for each size of which only one fits."""
+        if self.sizes is None:
+            return spec
+        fixed = self.sizes.fixed()
+        extents: tuple[Any, ...] = spec.static_shape
+        shape = [
+            extent.value
+            if is_open(extent) and {n for m, _ in extent.terms for n in m} <= fixed
+            else extent
+            for extent in extents
+        ]
+        return spec_of(tuple(shape), spec.dtype)
+
+    def note_conditions(self) -> None:
+        """Tells for which of the open sizes the model is good."""
+        if self.sizes is not None:
+            fixed = self.sizes.fixed()
+            for one in self.sizes.conditions:
+                if not {n for m, _ in one.left.terms for n in m} <= fixed:
+                    self.onnx.note(f"good for sizes where {one}")
 
     def forward(self) -> Any:
         """The model of the function: its results, then the new values of Variables it assigns."""
@@ -83,7 +118,16 @@ class _Builder:
             for position, node in enumerate(graph.placeholders)
             if is_differentiable_kind(graph.spec(node).dtype.kind)
         )
-        joint = build_joint(self.concrete.differentiable.simplified, wrt)
+        whole = graph if self.sizes else self.concrete.differentiable.simplified
+        with _questions_noted(self.sizes):
+            before = fixing_conditions(self.sizes)
+            joint = build_joint(whole, wrt)
+            asked = [one for one in fixing_conditions(self.sizes) if one not in before]
+        if asked:
+            raise ExportError(
+                f"onnx: the gradient of {self.concrete.name} depends on the size {asked[0].left}, "
+                "which is open; export for fixed sizes, by a signature with numbers"
+            )
         if not any(found is not None for found in joint.gradients):
             raise ExportError(f"onnx: {self.concrete.name} has no gradient")
         backward = joint.graph
@@ -105,6 +149,12 @@ class _Builder:
         given = []
         for node in graph.placeholders[:count]:
             given.append(self._input(str(graph.attrs[node][0]), graph.spec(node)))
+        if isinstance(self.concrete, OpenFunction):
+            for (number, axis), *_ in self.concrete.places:
+                size = self.onnx.add(
+                    "Shape", given[number], dtype=INT64, start=axis, end=axis + 1, wish="size"
+                )
+                self.onnx.shared.symbols.append(size)
         for node, source, is_variable in self.concrete.hidden_sources():
             name = str((source.name if is_variable else None) or graph.attrs[node][0])
             given.append(self._initializer(name, source))
@@ -118,7 +168,7 @@ class _Builder:
             onnx_type(spec.dtype)
         except DTypeError as error:
             self.problems.append(f"the input {name}: {error}")
-        self.inputs.append((ref, spec))
+        self.inputs.append((ref, self.shown(spec)))
         return ref
 
     def _initializer(self, name: str, source: Any) -> Ref:
@@ -132,8 +182,9 @@ class _Builder:
             return Ref(self.onnx.name(name), value.dtype)
 
     def _model(self, graph: Graph, given: Sequence[Ref], names: Sequence[str]) -> Any:
-        translator = Translator()
-        found = translator.graph(prepare(graph), self.onnx, given)
+        translator = Translator(self.sizes)
+        with _questions_noted(self.sizes):
+            found = translator.graph(prepare(graph), self.onnx, given)
         problems = self.problems + translator.problems
         if problems:
             lines = "\n  ".join(problems)
@@ -141,10 +192,26 @@ class _Builder:
         self.onnx.location = None
         for ref, node, name in zip(found, graph.outputs, names, strict=True):
             named = self.onnx.add("Identity", ref, wish=name)
-            self.outputs.append((named, graph.spec(node)))
+            self.outputs.append((named, self.shown(graph.spec(node))))
         text = f"{self.concrete.name}, written by Tapeline"
         inputs = [*self.inputs, *self.variables]
         return self.onnx.model(self.concrete.name, inputs, self.outputs, text)
+
+
+@contextlib.contextmanager
+def _questions_noted(sizes: Sizes | None) -> Iterator[None]:
+    """While a graph with open sizes is translated, what is asked of sizes is noted."""
+    if sizes is None:
+        yield
+        return
+    known = dict(sizes.conditions)
+    sizes.is_open = True
+    try:
+        yield
+    finally:
+        sizes.conditions.clear()
+        sizes.conditions.update(known)
+        sizes.close()
 
 
 def _result_names(concrete: ConcreteFunction) -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.compiler.ir.location import Location
+from tapeline.runtime.dims import Dim, source_of
 from tapeline.runtime.errors import DTypeError, MissingPackageError
 from tapeline.runtime.spec import DType, TensorSpec
 
@@ -71,6 +72,11 @@ def onnx_type(dtype: DType) -> int:
     return int(found)
 
 
+def is_open(extent: Any) -> bool:
+    """Whether a size is known only when the model runs."""
+    return type(extent) is Dim
+
+
 class _Shared:
     """What the graphs of one model share."""
 
@@ -80,6 +86,10 @@ class _Shared:
         self.constants: dict[Any, Ref] = {}
         self.initializers: list[Any] = []
         self.notes: list[str] = []
+        self.outermost: OnnxGraph | None = None
+        self.symbols: list[Ref] = []
+        """Vectors of one element with the open sizes of the model."""
+        self.sizes: dict[Any, Ref] = {}
 
 
 class OnnxGraph:
@@ -93,6 +103,8 @@ class OnnxGraph:
 
     def __init__(self, outer: OnnxGraph | None = None) -> None:
         self.shared: _Shared = _Shared() if outer is None else outer.shared
+        if outer is None:
+            self.shared.outermost = self
         self.nodes: list[Any] = []
         self.location: Location | None = None
 
@@ -118,8 +130,39 @@ class OnnxGraph:
         return found
 
     def ints(self, values: Sequence[int]) -> Ref:
-        """A vector of integers: a shape, axes, or bounds."""
-        return self.constant(np.array(values, np.int64))
+        """A vector of integers: a shape, axes, or bounds; open sizes are computed."""
+        if not any(is_open(value) for value in values):
+            return self.constant(np.array(values, np.int64))
+        parts = [
+            self.size(value) if is_open(value) else self.constant(np.array([value], np.int64))
+            for value in values
+        ]
+        return parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=0)
+
+    def size(self, dim: Any) -> Ref:
+        """A vector of one element: a size that is open. It is computed outside of all bodies."""
+        found = self.shared.sizes.get(dim)
+        if found is None:
+            outermost = self.shared.outermost
+            assert outermost is not None
+            names = {f"n{k}": _Size(outermost, ref) for k, ref in enumerate(self.shared.symbols)}
+            computed = eval(source_of(dim), {}, names)
+            found = self.shared.sizes[dim] = computed.ref
+        return found
+
+    def zeros(self, shape: Sequence[int], dtype: DType) -> Ref:
+        """An array of zeros."""
+        if not any(is_open(extent) for extent in shape):
+            return self.constant(np.zeros(tuple(shape), dtype))
+        return self.add("Expand", self.constant(np.zeros((), dtype)), self.ints(shape))
+
+    def numbers(self, count: int) -> Ref:
+        """0, 1, 2, ..."""
+        if not is_open(count):
+            return self.constant(np.arange(count))
+        end = self.reshape(self.size(count), ())
+        zero, one = self.constant(np.int64(0)), self.constant(np.int64(1))
+        return self.add("Range", zero, end, one)
 
     def initializer(self, wish: str, value: Array) -> Ref:
         """A named value that the model holds; a copy."""
@@ -227,8 +270,54 @@ def _names_read(node: Any) -> set[str]:
     return found
 
 
+class _Size:
+    """A size that is computed by nodes: what the text of a size means in a model."""
+
+    def __init__(self, graph: OnnxGraph, ref: Ref) -> None:
+        self.graph, self.ref = graph, ref
+
+    def _with(self, kind: str, other: Any, swapped: bool = False) -> _Size:
+        right = other.ref if type(other) is _Size else self.graph.ints([other])
+        left, right = (right, self.ref) if swapped else (self.ref, right)
+        return _Size(self.graph, self.graph.add(kind, left, right))
+
+    def __add__(self, other: Any) -> _Size:
+        return self._with("Add", other)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Any) -> _Size:
+        return self._with("Mul", other)
+
+    __rmul__ = __mul__
+
+    def __sub__(self, other: Any) -> _Size:
+        return self._with("Sub", other)
+
+    def __rsub__(self, other: Any) -> _Size:
+        return self._with("Sub", other, swapped=True)
+
+    def __neg__(self) -> _Size:
+        return _Size(self.graph, self.graph.add("Neg", self.ref))
+
+    def __mod__(self, other: Any) -> _Size:
+        return self._with("Mod", other)
+
+    def __rmod__(self, other: Any) -> _Size:
+        return self._with("Mod", other, swapped=True)
+
+    def __floordiv__(self, other: Any) -> _Size:
+        """Rounded down: the remainder, which has the sign of the divisor, is taken off first."""
+        rest: _Size = self % other
+        return (self - rest)._with("Div", other)
+
+    def __rfloordiv__(self, other: Any) -> _Size:
+        whole = _Size(self.graph, self.graph.ints([other]))
+        return whole.__floordiv__(self)
+
+
 def _described(ref: Ref, spec: TensorSpec) -> Any:
-    shape = [extent if isinstance(extent, int) else None for extent in spec.shape]
+    shape = [str(extent) if is_open(extent) else extent for extent in spec.shape]
     return helper.make_tensor_value_info(ref.name, onnx_type(spec.dtype), shape)
 
 

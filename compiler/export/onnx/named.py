@@ -6,13 +6,14 @@ A rule returns None where it does not serve (a dtype without kernel), and the lo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
 
 from tapeline.compiler.codegen import philox
-from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref
+from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref, is_open
 from tapeline.compiler.export.onnx.rules import Use, reduce, spread, take_places
 from tapeline.compiler.export.onnx.scalar import BOOL, INT32, OnnxScalars, computing_dtype
 from tapeline.runtime.op import get_op
@@ -37,12 +38,12 @@ def _permute_dims(use: Use) -> Ref:
     return use.graph.add("Transpose", use.inputs[0], perm=list(cast(Any, use.attrs[0])))
 
 
-def _slice(use: Use, cuts: list[tuple[int, int, int, int]]) -> Ref:
-    """The input cut along axes: (axis, start, stop, step) each."""
+def _slice(use: Use, x: Ref, cuts: list[tuple[int, int, int, int]]) -> Ref:
+    """x cut along axes: (axis, start, stop, step) each."""
     if not cuts:
-        return use.inputs[0]
+        return x
     axes, starts, stops, steps = (use.graph.ints(numbers) for numbers in zip(*cuts, strict=True))
-    return use.graph.add("Slice", use.inputs[0], starts, stops, axes, steps)
+    return use.graph.add("Slice", x, starts, stops, axes, steps)
 
 
 _BEFORE_ALL = -(2**31)
@@ -51,7 +52,7 @@ _BEFORE_ALL = -(2**31)
 
 def _flip(use: Use) -> Ref | None:
     axes = cast("tuple[int, ...]", use.attrs[0])
-    return _slice(use, [(axis, -1, _BEFORE_ALL, -1) for axis in axes])
+    return _slice(use, use.inputs[0], [(axis, -1, _BEFORE_ALL, -1) for axis in axes])
 
 
 def _getitem(use: Use) -> Ref | None:
@@ -62,13 +63,39 @@ def _getitem(use: Use) -> Ref | None:
     for entry in cast("tuple[Any, ...]", use.attrs[0]):
         if entry is None:
             continue
-        if type(entry) is int:
+        if type(entry) is not tuple:
             cuts.append((axis, entry, entry + 1, 1))
         elif entry[1] is not None:
             _, start, stop, step = entry
             cuts.append((axis, start, _BEFORE_ALL if stop is None else stop, step))
         axis += 1
-    return use.graph.reshape(_slice(use, cuts), use.shape)
+    return use.graph.reshape(_slice(use, use.inputs[0], cuts), use.shape)
+
+
+def _getitem_grad(use: Use) -> Ref | None:
+    """Zeros around what was cut out, where a size is open and no element was left out between."""
+    index, shape = cast("tuple[Any, tuple[int, ...]]", use.attrs)
+    if not any(is_open(extent) for extent in shape):
+        return None
+    low, high, inner = [], [], []
+    entries = [entry for entry in index if entry is not None]
+    entries += [("slice", None, None, None)] * (len(shape) - len(entries))
+    cuts = []
+    for axis, (entry, extent) in enumerate(zip(entries, shape, strict=True)):
+        start, stop, step = (entry, entry + 1, 1) if type(entry) is not tuple else entry[1:]
+        if start is None:
+            start, stop, step = 0, extent, 1
+        elif step == -1 and stop is None:
+            start, stop, step = 0, start + 1, 1
+            cuts.append((axis, -1, _BEFORE_ALL, -1))
+        if step != 1:
+            return None
+        low.append(start)
+        high.append(extent - stop)
+        inner.append(stop - start)
+    rows = _slice(use, use.graph.reshape(use.inputs[0], inner), cuts)
+    zero = use.graph.constant(np.zeros((), use.dtype))
+    return use.graph.add("Pad", rows, use.graph.ints([*low, *high]), zero, mode="constant")
 
 
 def _concat(use: Use) -> Ref:
@@ -96,6 +123,36 @@ def _diagonal_grad(use: Use) -> Ref:
 
 
 # ---- networks
+
+
+def _mean(use: Use) -> Ref | None:
+    axes = cast("tuple[int, ...]", use.attrs[0])
+    if not axes or not use.specs[0].size:
+        return None
+    x = use.scalars.cast(use.inputs[0], use.dtype)
+    return use.graph.add("ReduceMean", x, use.graph.ints(axes), keepdims=int(bool(use.attrs[1])))
+
+
+def _variance(use: Use) -> Ref | None:
+    """By the mean of squares, where the number of elements is open."""
+    axes, keepdims, correction = cast("tuple[tuple[int, ...], bool, float]", use.attrs)
+    count = math.prod(use.shape_of(0)[axis] for axis in axes)
+    if not is_open(count):
+        return None
+    graph, b = use.graph, use.scalars
+    x = b.cast(use.inputs[0], use.dtype)
+    row = graph.ints(axes)
+    apart = b.sub(x, graph.add("ReduceMean", x, row, keepdims=1))
+    found = graph.add("ReduceMean", b.mul(apart, apart), row, keepdims=int(bool(keepdims)))
+    if correction:
+        whole = graph.cast(graph.reshape(graph.ints([count]), ()), use.dtype)
+        found = b.mul(found, b.div(whole, b.sub(whole, b.const(correction, whole))))
+    return found
+
+
+def _deviation(use: Use) -> Ref | None:
+    found = _variance(use)
+    return None if found is None else use.scalars.sqrt(found)
 
 
 def _softmax(kind: str) -> NamedRule:
@@ -246,8 +303,8 @@ def _put(use: Use) -> Ref:
 def _lasting(use: Use, rows: Ref, count: int, size: int) -> Ref:
     """Which writes are not overwritten by a later one."""
     graph = use.graph
-    order = graph.constant(np.arange(count))
-    start = graph.constant(np.full(size, -1))
+    order = graph.numbers(count)
+    start = use.scalars.sub(graph.zeros((size,), INT64), graph.constant(np.int64(1)))
     last = graph.add("ScatterElements", start, rows, order, axis=0, reduction="max")
     return use.scalars.compare("eq", graph.add("Gather", last, rows), order)
 
@@ -281,7 +338,7 @@ def _integer_power(use: Use) -> Ref:
         list(zip(found, specs[1:], strict=True)),
     )  # fmt: skip
     turns = graph.constant(np.int64(8 * dtype.itemsize))
-    start = graph.constant(np.ones(use.shape, dtype))
+    start = spread(use, graph.constant(np.ones((), dtype)), use.shape)
     state = [turns, graph.constant(np.array(True)), base, exponent, start]
     return graph.add_many("Loop", state, [dtype] * 3, body=attribute)[2]
 
@@ -369,9 +426,13 @@ NAMED: dict[str, NamedRule] = {
     "permute_dims": _permute_dims,
     "flip": _flip,
     "getitem": _getitem,
+    "getitem_grad": _getitem_grad,
     "concat": _concat,
     "pad": _pad,
     "diagonal_grad": _diagonal_grad,
+    "mean": _mean,
+    "var": _variance,
+    "std": _deviation,
     "softmax": _softmax("Softmax"),
     "log_softmax": _softmax("LogSoftmax"),
     "relu": _relu,

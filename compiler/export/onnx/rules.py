@@ -4,6 +4,7 @@ without a rule of its own; `named` holds rules for single ops.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -103,7 +104,8 @@ def _pointwise(use: Use, lowering: Pointwise) -> Ref:
 
 def gathered(use: Use) -> Ref:
     """A view as a lookup by a table of places, which the NumPy kernel makes of all places."""
-    places = np.arange(use.specs[0].size).reshape(use.shape_of(0))
+    shape = tuple(int(extent) for extent in use.shape_of(0))
+    places = np.arange(math.prod(shape)).reshape(shape)
     taken = np.asarray(use.op.kernel(places, *use.attrs))
     return take_places(use, use.flat(0), taken)
 
@@ -237,7 +239,8 @@ def from_front(use: Use, indices: Ref, size: int) -> Ref:
     if indices.dtype.kind == "u":
         return wide
     negative = scalars.compare("lt", wide, scalars.const(0, wide))
-    return scalars.select(negative, scalars.add(wide, scalars.const(size, wide)), wide)
+    moved = scalars.add(wide, use.graph.reshape(use.graph.ints([size]), ()))
+    return scalars.select(negative, moved, wide)
 
 
 def _take(use: Use) -> Ref:
@@ -253,17 +256,16 @@ def _take_grad(use: Use) -> Ref:
     axis, size = cast(tuple[int, int], use.attrs)
     ct, indices = use.inputs
     graph = use.graph
-    zeros = np.zeros(use.shape, use.dtype)
     if not use.specs[0].size:
-        return graph.constant(zeros)
+        return graph.zeros(use.shape, use.dtype)
     before, after = use.shape[:axis], use.shape[axis + 1 :]
-    n_before, n_after = int(np.prod(before)), int(np.prod(after))
+    n_before, n_after = math.prod(before), math.prod(after)
     count = use.specs[1].size
     rows = graph.reshape(ct, (n_before, count, n_after))
     rows = graph.add("Transpose", rows, perm=[1, 0, 2])
     places = graph.reshape(from_front(use, indices, size), (count, 1))
     wide = computing_dtype(use.dtype)
-    start = graph.constant(np.zeros((size, n_before, n_after), wide))
+    start = graph.zeros((size, n_before, n_after), wide)
     found = graph.add(
         "ScatterND", start, places, graph.cast(rows, wide), dtype=wide, reduction="add"
     )
@@ -287,9 +289,9 @@ def _take_along_axis_grad(use: Use) -> Ref:
     ct, indices = use.inputs
     graph = use.graph
     wide = computing_dtype(use.dtype)
-    start = graph.constant(np.zeros(use.shape, wide))
+    start = graph.zeros(use.shape, wide)
     if not use.specs[0].size:
-        return graph.constant(np.zeros(use.shape, use.dtype))
+        return graph.zeros(use.shape, use.dtype)
     places = spread(use, from_front(use, indices, size), use.shape_of(0))
     found = graph.add(
         "ScatterElements", start, places, graph.cast(ct, wide), dtype=wide, axis=axis,

@@ -9,14 +9,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref
+from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref, is_open
 from tapeline.compiler.export.onnx.named import NAMED, TRACED
 from tapeline.compiler.export.onnx.rules import Use, translate
 from tapeline.compiler.export.onnx.scalar import BOOL
 from tapeline.compiler.frontend.replay import trace_into
+from tapeline.compiler.frontend.specialize import has_open_sizes
 from tapeline.compiler.ir.control_ops import LoopForm, is_cond, is_loop, loop_form
 from tapeline.compiler.ir.graph import Graph
-from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
+from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER, SIZE
 from tapeline.compiler.passes.algebra import Algebra
 from tapeline.compiler.passes.canonicalize import Canonicalize
 from tapeline.compiler.passes.cse import CommonSubexpressions
@@ -24,6 +25,7 @@ from tapeline.compiler.passes.dce import DeadCode
 from tapeline.compiler.passes.fold import Fold
 from tapeline.compiler.passes.inline_calls import InlineCalls
 from tapeline.compiler.passes.pipeline import run_pipeline
+from tapeline.runtime.dims import Condition, Sizes
 from tapeline.runtime.errors import DTypeError, ExportError
 from tapeline.runtime.op import Attrs, Expansion, Op, Trait
 from tapeline.runtime.spec import TensorSpec
@@ -36,15 +38,22 @@ _PASSES = (
 
 
 def prepare(graph: Graph) -> Graph:
-    """The graph in a simple form."""
-    return run_pipeline(graph, _PASSES)
+    """The graph in a simple form; passes take fixed sizes."""
+    return graph if has_open_sizes(graph) else run_pipeline(graph, _PASSES)
+
+
+def fixing_conditions(sizes: Sizes | None) -> list[Condition]:
+    """The conditions noted so far that leave one size only."""
+    found = () if sizes is None else sizes.conditions
+    return [one for one in found if one.relation == "==" and one.holds]
 
 
 class Translator:
     """Translates graphs; collects what cannot be, so that one error names all of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes | None = None) -> None:
         self.problems: list[str] = []
+        self.sizes = sizes
 
     def graph(self, source: Graph, target: OnnxGraph, inputs: Sequence[Ref]) -> list[Ref]:
         """The outputs of a graph for these inputs."""
@@ -54,6 +63,8 @@ class Translator:
                 continue
             if op is CONSTANT:
                 values[node] = self._constant(source, node, target)
+            elif op is SIZE:
+                values[node] = self._size(source.attrs[node][0], target)
             elif op is PICK:
                 values[node] = values[source.inputs[node][0]][cast(int, source.attrs[node][0])]
             else:
@@ -71,6 +82,16 @@ class Translator:
         except DTypeError as error:
             return self._problem(source, node, target, error)
 
+    def _size(self, dim: Any, target: OnnxGraph) -> Ref:
+        if not is_open(dim):
+            return target.constant(np.int64(dim))
+        known = target.shared.sizes
+        if (dim, "scalar") not in known:
+            outermost = target.shared.outermost
+            assert outermost is not None
+            known[dim, "scalar"] = outermost.reshape(target.size(dim), ())
+        return known[dim, "scalar"]
+
     def _node(
         self, source: Graph, node: int, target: OnnxGraph, given: tuple[Ref, ...],
         specs: tuple[TensorSpec, ...],
@@ -78,8 +99,14 @@ class Translator:
         """The value of a node: one, or a list of several."""
         op, attrs, spec = source.ops[node], source.attrs[node], source.specs[node]
         outputs = spec if isinstance(spec, tuple) else (spec,)
+        before = fixing_conditions(self.sizes)
         try:
             found = self._op(op, attrs, target, given, specs, outputs)
+            if len(fixing_conditions(self.sizes)) > len(before):
+                raise ExportError(
+                    "its form depends on a size that is open; export for fixed sizes, by a "
+                    "signature with numbers"
+                )
         except (ExportError, DTypeError) as error:
             found = [self._problem(source, node, target, error) for _ in outputs]
         return found if isinstance(spec, tuple) else found[0]
@@ -177,6 +204,9 @@ class _LoopTranslation:
         return [graph.cast(count, INT64), *state, *rows]
 
     def _constant_limit(self) -> int | None:
+        for dim, ref in self.target.shared.sizes.items():
+            if ref == self.limit and type(dim) is tuple:
+                return cast(int, dim[0])
         for (dtype, _, content), ref in self.target.shared.constants.items():
             if ref == self.limit:
                 return int(np.frombuffer(content, dtype)[0])
@@ -247,7 +277,7 @@ class _LoopTranslation:
         graph, length = self.target, self.form.length
         assert length is not None
         assert self.limit is not None
-        numbers = graph.constant(np.arange(length))
+        numbers = graph.numbers(length)
         if self.form.reverse:
             last = graph.add("Sub", self.limit, graph.constant(np.int64(1)))
             numbers = graph.add("Sub", last, numbers)
