@@ -1,8 +1,9 @@
 """Takes out of loops what every turn would compute again.
 
 What a body computes from captures and constants alone is computed once, before the loop, and
-becomes a capture. Only what cannot fail is moved, for the loop may make no turn at all. A matrix
-that is transposed to be multiplied with is laid out that way once.
+becomes a capture. Only what cannot fail is moved, for the loop may make no turn at all; where it is
+sure to make one, elements that are read are moved too. A matrix that is transposed to be multiplied
+with is laid out that way once.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def hoist_invariants(
     """The loop without what does not change, which is added to `target`, and its inputs."""
     form = loop_form(op, attrs)
     body = form.body
-    fixed = _fixed_nodes(form)
+    fixed = _fixed_nodes(form, _runs(target, form, inputs))
     moved = _moved(body, fixed)
     if not moved:
         return op, list(inputs)
@@ -61,8 +62,18 @@ def hoist_invariants(
     return remake(op, tuple(graphs)), [*inputs, *given]
 
 
-def _fixed_nodes(form: LoopForm) -> set[int]:
-    """The nodes of a body that are the same in each turn, and cannot fail."""
+def _runs(target: Graph, form: LoopForm, inputs: Sequence[int]) -> bool:
+    """Whether the first turn is made in any case, with nothing to be seen before it fails."""
+    if not form.first or form.test is not None:
+        return False
+    limit = target.constant_value(inputs[0])
+    pure = all(op.is_pure or op is PLACEHOLDER for op in dict.fromkeys(form.body.ops))
+    return pure and limit is not None and int(limit) > 0
+
+
+def _fixed_nodes(form: LoopForm, runs: bool) -> set[int]:
+    """The nodes of a body that are the same in each turn, and cannot fail; where the first turn
+    `runs`, elements that are read too."""
     body = form.body
     fixed = set(body.placeholders[form.n_state + form.n_xs :])
     for node, op in enumerate(body.ops):
@@ -70,18 +81,20 @@ def _fixed_nodes(form: LoopForm) -> set[int]:
             fixed.add(node)
             continue
         known = all(i in fixed for i in body.inputs[node])
-        if op is not PLACEHOLDER and known and _is_safe(body, node):
+        if op is not PLACEHOLDER and known and _is_safe(body, node, runs):
             fixed.add(node)
     return fixed
 
 
-def _is_safe(body: Graph, node: int) -> bool:
+def _is_safe(body: Graph, node: int, runs: bool) -> bool:
     op = body.ops[node]
     lowering = op.lowering
     if not op.is_pure or not isinstance(body.specs[node], TensorSpec):
         return False
+    if op is get_op("check_index"):
+        return runs
     if isinstance(lowering, LibraryCall):
-        return lowering.name == "matmul"
+        return lowering.name == "matmul" or (runs and lowering.name == "take")
     return isinstance(lowering, Pointwise | Reduction | IndexMap | Assembly)
 
 

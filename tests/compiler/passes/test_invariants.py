@@ -92,3 +92,18 @@ def test_loop_in_a_loop_takes_it_all_the_way_out() -> None:
     assert "exp" in [op.name for op in graph.ops]
     given = tl.ones(400), tl.ones(30)
     np.testing.assert_allclose(tl.function(run)(*given).numpy(), run(*given).numpy(), rtol=1e-12)
+
+
+def test_element_is_read_before_a_loop_that_is_sure_to_run() -> None:
+    def run(x: Any, a: Any, k: Any) -> Any:
+        for i in tl.range(100):
+            x[i] = x[i] * a[k] + x[i - 1]
+        return x
+
+    given = tl.ones(120), tl.asarray(np.linspace(0.5, 1.0, 9)), tl.asarray(-2)
+    _, inside = graphs_of(run, *given)
+    assert inside.count("take") == 1
+    expected = run(np.ones(120), np.linspace(0.5, 1.0, 9), -2)
+    np.testing.assert_allclose(tl.function(run)(*given).numpy(), expected, rtol=1e-12)
+    with pytest.raises(IndexError, match="9 is out of range"):
+        tl.function(run)(tl.ones(120), tl.ones(9), tl.asarray(9))
