@@ -9,7 +9,7 @@ import copy
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tapeline.compiler.frontend.convert.reads import Identity
 from tapeline.compiler.frontend.signature import is_tensor_leaf
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime import nest
-from tapeline.runtime.errors import SignatureMismatchError
+from tapeline.runtime.errors import ArgumentError, SignatureMismatchError
 from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import Tensor, as_tensor
@@ -55,7 +55,7 @@ class CallForms:
         self.args, self.kwargs, placeholders = given
         self.names = tuple(names)
         self.specs = tuple(specs)
-        self.keywords = _as_keywords(self.names)
+        self.keywords = _as_keywords(self.names, signature)
         self._positions: dict[int, list[int]] = {}
         for position, placeholder in enumerate(placeholders):
             self._positions.setdefault(id(placeholder), []).append(position)
@@ -78,6 +78,15 @@ class CallForms:
         except SignatureMismatchError as error:
             if not self._is_flat(args, kwargs):
                 raise error from None
+        return self.arrange_flat(args, kwargs)
+
+    def arrange_flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        """The same, for the tensors alone."""
+        if not self._is_flat(args, kwargs):
+            raise self._mismatch(
+                f"this trace takes the tensors {', '.join(self.names) or '(none)'}; got "
+                f"{len(args)} values by position, and {', '.join(kwargs) or 'none'} by name"
+            )
         values = [*args, *([None] * (len(self.names) - len(args)))]
         for name, value in kwargs.items():
             names = self.names if name in self.names else self.keywords
@@ -261,6 +270,36 @@ class CallForms:
         return repr(nest.map_structure(show, value))
 
 
+class InputSpec(TensorSpec):
+    """The spec of an input of a trace, which knows what it is called."""
+
+    __slots__ = ("called",)
+
+    def __init__(self, spec: TensorSpec, called: str) -> None:
+        super().__init__(spec.shape, spec.dtype, spec.name)
+        self.called = called
+
+    @property
+    def op(self) -> InputName:
+        """TensorFlow's way to the name."""
+        return InputName(self.called)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InputSpec, (TensorSpec(self.shape, self.dtype, self.name), self.called)
+
+
+class InputName(NamedTuple):
+    """What TensorFlow asks of the op behind an input."""
+
+    name: str
+
+    def get_attr(self, key: str) -> bytes:
+        """The name, as `_user_specified_name`."""
+        if key != "_user_specified_name":
+            raise ArgumentError(f"an input has no attribute {key!r}")
+        return self.name.encode()
+
+
 class TraceCalls:
     """What a trace that can be called has for that: base of `ConcreteFunction`."""
 
@@ -278,7 +317,16 @@ class TraceCalls:
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The specs of the arguments that are tensors, in order."""
-        return self._inputs
+        return self.named_specs(self._inputs)
+
+    def named_specs(self, specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+        """The specs of inputs, with what these are called."""
+        names = _as_keywords(self.input_names, self.signature)
+        return tuple(InputSpec(spec, name) for spec, name in zip(specs, names, strict=True))
+
+    def _call_with_flat_signature(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """TensorFlow's name for a call with the tensors alone."""
+        return self.call(self.forms.arrange_flat(tuple(args), dict(kwargs)))
 
     def call(self, tensors: Sequence[Any]) -> Any:
         """The results for tensors or arrays that fit the trace; nothing is checked."""
@@ -373,12 +421,18 @@ def show_spec(spec: TensorSpec) -> str:
     return f"{spec.dtype.name}[{', '.join(map(str, spec.shape))}]"
 
 
-def _as_keywords(names: Sequence[str]) -> tuple[str, ...]:
-    """The names as identifiers: without what follows the argument, numbered."""
+def _as_keywords(names: Sequence[str], signature: inspect.Signature | None) -> tuple[str, ...]:
+    """The names as identifiers: without what follows the argument, numbered; those of `*args` by
+    their place in it."""
+    parameters = () if signature is None else signature.parameters.values()
+    row = next((p.name for p in parameters if p.kind is _VAR_POSITIONAL), None)
     found: list[str] = []
     for name in names:
         base = re.match(r"\w*", name)
         stem = base.group() if base else ""
+        place = re.match(r"\w+\[(\d+)\]", name)
+        if stem == row and place:
+            stem = f"{stem}_{place.group(1)}"
         number = len(found) - found.index(stem) if stem in found else 0
         found.append(f"{stem}_{number}" if number else stem)
     return tuple(found)

@@ -4,6 +4,7 @@ together."""
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -582,6 +583,7 @@ def trace(
     by_name = dict(zip(kwargs, held[len(args) :], strict=True))
     made.given = tuple(held[: len(args)]), by_name, tuple(placeholders)
     made.signature = signature.signature
+    graph.trace = weakref.ref(made)
     return made.open(sizes, plan, call.numbers) if plan else made  # type: ignore[attr-defined]  # see above
 
 

@@ -182,8 +182,8 @@ class Function(NativeCallable, Generic[P, R]):
             except Exception as error:
                 from tapeline.compiler.frontend.convert.entry import users_traceback
 
-                trace = users_traceback(error.__traceback__)
-                raise error.with_traceback(trace) from error.__cause__
+                error.__traceback__ = users_traceback(error.__traceback__)
+                raise error from error.__cause__
         else:
             self._new_in_a_row = 0
             spelling = call.key, len(args), tuple(kwargs), id(concrete)
@@ -488,9 +488,15 @@ class Function(NativeCallable, Generic[P, R]):
             found += function.lasting_traces()
         return [one for one in dict.fromkeys(found) if not getattr(one, "open_numbers", ())]
 
+    def experimental_get_tracing_count(self) -> int:
+        """TensorFlow's name for `trace_count`."""
+        return self.trace_count
+
     def _list_all_concrete_functions(self) -> list[ConcreteFunction]:
         """TensorFlow's name for `concrete_functions`, which programs moved from there may use."""
         return list(self.concrete_functions)
+
+    _list_all_concrete_functions_for_serialization = _list_all_concrete_functions
 
     @property
     def input_signature(self) -> tuple[Any, ...] | None:

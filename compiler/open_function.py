@@ -59,7 +59,7 @@ class OpenFunction(ConcreteFunction):
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The specs of the arguments that are tensors, with None for open sizes."""
-        return tuple(map(_with_none, self._inputs))
+        return self.named_specs([_with_none(spec) for spec in self._inputs])
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:

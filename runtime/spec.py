@@ -119,7 +119,7 @@ class TensorSpec:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(other) is not TensorSpec:
+        if not isinstance(other, TensorSpec):
             return NotImplemented
         return self.shape == other.shape and self.dtype == other.dtype
 

@@ -10,7 +10,7 @@ A number or an array made during the trace is a constant.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,10 @@ _NUMBER_OPS = frozenset(
 )  # fmt: skip
 """What Python does with numbers. On numbers that a trace holds in tensors these give such numbers
 again."""
+
+
+def _no_trace() -> None:
+    return None
 
 
 @dataclass(slots=True, eq=False)
@@ -98,7 +102,7 @@ class CapturingGraph(Graph):
         "__weakref__", "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers",
         "captures", "collections", "feeds", "holds_arrays", "is_open",
         "location", "n_created", "origins", "outer",
-        "reads", "resources", "surroundings",
+        "reads", "resources", "surroundings", "trace",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
@@ -123,6 +127,8 @@ class CapturingGraph(Graph):
         self._frozen: dict[int, Any] = {}
         self.feeds: dict[int, Any] = {}
         """What the inputs are in the call that is traced; None for those that specs stand for."""
+        self.trace: Callable[[], Any] = _no_trace
+        """The concrete function that is made of the graph; None before and after its life."""
         self.n_created = 0
         """How many Variables the trace made."""
         self.collections: dict[str, list[Any]] = {}
@@ -265,6 +271,16 @@ class CapturingGraph(Graph):
             root = root.outer
         root.n_created += 1
         return found
+
+    @property
+    def structured_input_signature(self) -> Any:
+        """That of the concrete function that is made of the graph."""
+        return self.trace().structured_input_signature
+
+    @property
+    def structured_outputs(self) -> Any:
+        """Those of the concrete function that is made of the graph."""
+        return self.trace().structured_outputs
 
     @property
     def variables(self) -> tuple[Any, ...]:
