@@ -377,6 +377,7 @@ class Function(NativeCallable, Generic[P, R]):
         manner = Manner(self._options.fastmath, threads=self._options.threads or 0)
         family = self._family(call)
         given = _given(call)
+        is_retry = False
         while True:
             plan = family.plan(given, call.open, self._options.reduce_retracing)
             asked: set[int] = set()
@@ -398,6 +399,13 @@ class Function(NativeCallable, Generic[P, R]):
                     f"Python's limit of {sys.getrecursionlimit()} frames. A recursion that is "
                     "traced must end by Python values; over tensors, use tl.while_loop"
                 ) from None
+            except Exception:
+                if is_retry:
+                    family.has_fixed_sizes = False
+                if is_retry or not plan.places or call.open:
+                    raise
+                # Once more with the sizes at hand: for code that wants ints, or for its own error.
+                is_retry = family.has_fixed_sizes = True
         found.differentiable.max_bytes = self._options.max_bytes
         self._trace_count += 1
         if self._owner is not None:

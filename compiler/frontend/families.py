@@ -58,6 +58,8 @@ class Family:
         self.traces: list[OpenFunction] = []
         self.constant_numbers: set[int] = set()
         """Positions of numbers whose value was asked for."""
+        self.has_fixed_sizes = False
+        """Whether the code fails where sizes are left open."""
         self._fixed: dict[Place, int] = {}
 
     def find(
@@ -80,7 +82,10 @@ class Family:
         `is_reducing` what varies."""
         if not is_reducing or len(self.traces) >= MAX_OPEN_TRACES:
             return Plan(wanted)
-        return Plan(wanted or self._varying_sizes(given.shapes), self._varying_numbers(given))
+        places = wanted
+        if not wanted and not self.has_fixed_sizes:
+            places = self._varying_sizes(given.shapes)
+        return Plan(places, self._varying_numbers(given))
 
     def _varying_numbers(self, given: Given) -> tuple[int, ...]:
         found = []

@@ -289,3 +289,24 @@ def test_arrays_beside_sizes_keep_to_one_size() -> None:
     for n in (3, 4, 5, 9, 4):
         x = tl.asarray(numbers(n))
         assert_same(compiled(x), f(x))
+
+
+def test_errors_speak_of_the_sizes_at_hand() -> None:
+    f = tl.function(lambda x, y: x + y)
+    for n in (3, 4, 5):
+        f(tl.ones(n), tl.ones(n))
+    with pytest.raises(ShapeError, match=r"shapes \(6,\) and \(7,\) do not broadcast"):
+        f(tl.ones(6), tl.ones(7))
+    traces = f.trace_count
+    f(tl.ones(8), tl.ones(8))
+    assert f.trace_count == traces
+
+
+def test_code_that_wants_ints_gets_them() -> None:
+    def f(x: Any) -> Any:
+        assert type(x.shape[0]) is int
+        return x * 2
+
+    compiled = tl.function(f)
+    for n in (3, 4, 5):
+        assert compiled(tl.ones(n)).tolist() == [2.0] * n
