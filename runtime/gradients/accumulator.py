@@ -187,7 +187,7 @@ class ForwardAccumulator:
                 f"jvp: unconnected_gradients must be 'none' or 'zero', got "
                 f"{unconnected_gradients!r}"
             )
-        targets = [as_tensor(leaf) for leaf in nest.flatten(primals)]
+        targets = [_as_target(leaf) for leaf in nest.flatten(primals)]
         with self._paused():
             with asking_forward():
                 linear = Linearized(self._tape, targets, self._sources, self._is_batched)
@@ -232,3 +232,11 @@ class ForwardAccumulator:
                 tape.stop()
             if was_recording:
                 self._tape.start()
+
+
+def _as_target(leaf: Any) -> Tensor:
+    """A tensor; a Variable as the value that the accumulator watches, whoever records now."""
+    tensor = as_tensor(leaf)
+    if type(leaf) is Tensor or not hasattr(leaf, "is_differentiable"):
+        return tensor
+    return wrap(tensor._value, leaf._node)

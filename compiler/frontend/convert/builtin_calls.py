@@ -21,7 +21,7 @@ from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import LOOPS, is_symbolic
 from tapeline.runtime import loop_options, nest, ranges
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.ops import effects, joining, rounding
+from tapeline.runtime.ops import creation, effects, joining, rounding
 from tapeline.runtime.ops.extrema import max as max_along
 from tapeline.runtime.ops.extrema import min as min_along
 from tapeline.runtime.ops.reduction import all as all_along
@@ -44,6 +44,17 @@ def _explicit_range(*args: Any) -> Any:
     bounds = [_index(x) for x in args]
     start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), tuple(bounds))
     return range_of(start, stop, step, is_explicit=True)
+
+
+def _arange(start: Any, /, stop: Any = None, step: Any = 1, **options: Any) -> Any:
+    """`tl.arange`; with bounds that a trace does not know something to loop over, whose length is
+    left to the loop."""
+    bounds = (start, step) if stop is None else (start, stop, step)
+    if not any(map(is_symbolic, bounds)):
+        return creation.arange(start, stop, step, **options)
+    found = range_of(*map(_index, (0, *bounds) if stop is None else bounds))
+    dtype = options.get("dtype")
+    return _derived(found, lambda k: as_tensor(found.item(k), np.dtype(dtype or np.int64)))
 
 
 def _index(x: Any) -> Any:
@@ -235,6 +246,7 @@ def _set_loop_options(**options: Any) -> None:
 BUILTINS: dict[Any, Any] = {
     loop_options.set_loop_options: _set_loop_options,
     ranges.range: _explicit_range,
+    creation.arange: _arange,
     joining.stack: _stack,
     builtins.range: _range,
     builtins.len: _len,

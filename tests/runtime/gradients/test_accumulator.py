@@ -200,3 +200,16 @@ def test_recompute_grad_refuses_forward_mode_and_checkpoint_has_it() -> None:
         slope(tl.recompute_grad(lambda x: tl.sin(x) ** 2))
     found = slope(tl.checkpoint(lambda x: tl.sin(x) ** 2))
     np.testing.assert_allclose(found.numpy(), [np.sin(1.0), 0.0])
+
+
+@MODES
+def test_the_tangent_of_a_variable_is_its_own(mode: Wrapper) -> None:
+    v = tl.Variable([1.0, 2.0])
+
+    def run() -> Any:
+        with tl.ForwardAccumulator(v, [0.5, -1.0]) as accumulator:
+            y = v * 2.0
+        return accumulator.jvp((v, y))
+
+    of_v, of_y = mode(run)()
+    assert (of_v.tolist(), of_y.tolist()) == ([0.5, -1.0], [1.0, -2.0])

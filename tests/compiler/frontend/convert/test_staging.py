@@ -916,3 +916,18 @@ def test_numbers_are_not_changed_in_place() -> None:
 
 def test_item_in_a_list_of_tensors() -> None:
     same(lambda x: 10 if 2.0 in [x, x + 1] and 3.0 not in (x, x * 5) else 20, 1.0, 3.0)
+
+
+def test_a_loop_over_arange_of_a_tensor_is_a_loop_of_the_graph() -> None:
+    @tl.function
+    def f(n: Any, x: Any) -> Any:
+        total = 0.0 * x
+        for i in tl.arange(n):
+            total += x * i.astype(tl.float64)
+        for i in tl.arange(1, n, 2, dtype=tl.int32):
+            total += i.astype(tl.float64)
+        return total
+
+    assert f(tl.asarray(5), tl.asarray(2.0)).item() == 2.0 * 10 + 1 + 3
+    assert f(tl.asarray(0), tl.asarray(2.0)).item() == 0.0
+    assert f.trace_count == 1
