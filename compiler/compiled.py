@@ -22,6 +22,7 @@ import numpy.typing as npt
 from tapeline.compiler.autodiff import control as _control  # noqa: F401  # gives loops gradients
 from tapeline.compiler.autodiff.joint import Joint, build_joint, is_differentiable_kind
 from tapeline.compiler.autodiff.pair import Pair, build_pair
+from tapeline.compiler.call_rules import as_tuple, joint_rule, single_rule, spread
 from tapeline.compiler.codegen.layout import native_entry_allowed
 from tapeline.compiler.codegen.native_call import (
     NativeCallable,
@@ -42,7 +43,7 @@ from tapeline.runtime.batching.level import Level
 from tapeline.runtime.dispatch import GUARDING, STATE, bind, change_busy, finish, is_guarded
 from tapeline.runtime.op import OUT, RESIDUAL, Attrs, Op, Saved, Vjp
 from tapeline.runtime.record import TapeSet, join, meet, record_one
-from tapeline.runtime.spec import TensorSpec, spec_of
+from tapeline.runtime.spec import spec_of
 from tapeline.runtime.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -237,9 +238,9 @@ class _Rules:
             tensors = [v if type(v) is Tensor else wrap(np.asarray(v)) for v in given]
             gradients = backward(tensors)
         else:
-            gradients = _as_tuple(backward.compiled(*given))
+            gradients = as_tuple(backward.compiled(*given))
         found = joint.gather(gradients)
-        return _spread(len(saved), wrt, range(len(wrt)), found)
+        return spread(len(saved), wrt, range(len(wrt)), found)
 
     def batch(
         self, op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
@@ -369,7 +370,7 @@ class DifferentiableGraph:
         results = recorded.forward(*values)
         if recorded.n_outputs != 1:
             return finish(recorded.op, (), values, results, tuple(parents), tapes)
-        outputs = _as_tuple(results)
+        outputs = as_tuple(results)
         if not is_differentiable_kind(outputs[0].dtype.kind):
             return wrap(outputs[0])
         saved = (*values, *[outputs[k] for k in recorded.pair.saved_outputs])
@@ -455,8 +456,8 @@ class DifferentiableGraph:
                 return rules.vjp(full, attrs, needed, *saved[:n_inputs])
             kept = [saved[k] for k in pair.kept]
             arrays = [np.asarray(value) for value in (*kept, *given)]
-            gradients = _as_tuple(backward(*arrays))
-            return _spread(n_inputs, wrt, pair.gradients, gradients)
+            gradients = as_tuple(backward(*arrays))
+            return spread(n_inputs, wrt, pair.gradients, gradients)
 
         is_single = len(specs) == 1
         kept: list[Saved] = [RESIDUAL if is_single else OUT - k for k in pair.saved_outputs]
@@ -464,106 +465,17 @@ class DifferentiableGraph:
         vjps: tuple[Vjp | None, ...] = ()
         if is_single and len(wrt) == 1 and pair.gradients[0] is not None:
             (position,) = wrt
-            rule = _single_rule(
+            rule = single_rule(
                 backward, backpropagate, pair.kept, position, len(saves), joint.masks
             )
             vjps = tuple(rule if k == position else None for k in range(n_inputs))
         else:
-            joint_rule = _joint_rule(
+            whole_rule = joint_rule(
                 backward, backpropagate, pair, specs, wrt, n_inputs, len(saves), joint.masks
             )
         meaning = self.graph if is_single else pair.forward
         op = make_call_op(
             f"call:{self.graph.name}", meaning, forward, vjps=vjps,
-            joint_vjp=None if vjps else joint_rule, accepts_none=True, saves=saves, masks=False,
+            joint_vjp=None if vjps else whole_rule, accepts_none=True, saves=saves, masks=False,
         )  # fmt: skip
         return Recorded(op, pair, forward, backward, len(specs))
-
-
-def _single_rule(
-    backward: Compiled,
-    joint: Vjp,
-    kept: Sequence[int],
-    position: int,
-    n_saved: int,
-    masks: bool,
-) -> Vjp:
-    """The rule of one input of a graph with one output, as straight-line code for plain arrays."""
-    saved = [f"x{k}" for k in range(n_saved)]
-    arrays = ["ct", *(f"x{k}" for k in kept)]
-    needed = tuple(k == position for k in range(position + 1))
-    source = f"""
-def rule({", ".join(["ct", "attrs", *saved])}):
-    {"state.masked = True" if masks else ""}
-    if not guarding[0] and {" and ".join(f"type({name}) is ndarray" for name in arrays)}:
-        return backward({", ".join([*arrays[1:], "ct"])})
-    return joint((ct,), {", ".join(["attrs", "needed", *saved])})[{position}]
-"""
-    scope: dict[str, Any] = {
-        "ndarray": np.ndarray, "backward": backward, "joint": joint, "needed": needed,
-        "guarding": GUARDING, "state": STATE,
-    }  # fmt: skip
-    exec(source, scope)
-    return scope.pop("rule")  # type: ignore[no-any-return]  # defined by the text
-
-
-def _joint_rule(
-    backward: Compiled,
-    general: Vjp,
-    pair: Pair,
-    specs: Sequence[TensorSpec],
-    wrt: Mask,
-    n_inputs: int,
-    n_saved: int,
-    masks: bool,
-) -> Vjp:
-    """The rule of all inputs, as straight-line code for plain arrays."""
-    saved = [f"x{k}" for k in range(n_saved)]
-    cts = [f"ct{k}" for k in pair.differentiable]
-    scope: dict[str, Any] = {
-        "ndarray": np.ndarray, "backward": backward, "general": general, "guarding": GUARDING,
-        "state": STATE, "asarray": np.asarray, "Tensor": Tensor,
-    }  # fmt: skip
-    lines = [f"def rule({', '.join(['cts', 'attrs', 'needed', *saved])}):"]
-    for k, ct in zip(pair.differentiable, cts, strict=True):
-        scope[f"zeros{k}"] = zeros = np.zeros(specs[k].static_shape, specs[k].dtype)
-        zeros.flags.writeable = False
-        lines += [
-            f"    {ct} = cts[{k}]",
-            f"    if type({ct}) is not ndarray:",
-            f"        {ct} = zeros{k} if {ct} is None else {ct}",
-            f"        {ct} = {ct} if type({ct}) is Tensor else asarray({ct})",
-        ]
-    kept = [f"x{k}" for k in pair.kept]
-    arrays = dict.fromkeys([*saved[:1], *kept, *cts])
-    plain = " and ".join([f"type({name}) is ndarray" for name in arrays])
-    found = dict(zip(wrt, pair.gradients, strict=True))
-    n_gradients = sum(each is not None for each in pair.gradients)
-    parts = []
-    for position in range(n_inputs):
-        number = found.get(position)
-        parts.append("None" if number is None else "g" if n_gradients == 1 else f"g[{number}]")
-    lines += [
-        f"    if not guarding[0] and {plain or 'True'}:",
-        "        state.masked = True" if masks else "",
-        f"        g = backward({', '.join([*kept, *cts])})",
-        f"        return ({', '.join(parts)},)",
-        f"    return general({', '.join(['cts', 'attrs', 'needed', *saved])})",
-    ]
-    exec("\n".join(lines), scope)
-    return scope.pop("rule")  # type: ignore[no-any-return]  # defined by the text
-
-
-def _as_tuple(results: Any) -> tuple[Any, ...]:
-    return results if type(results) is tuple else (results,)
-
-
-def _spread(
-    n_inputs: int, wrt: Mask, positions: Sequence[int | None], gradients: Sequence[Any]
-) -> tuple[Any, ...]:
-    """One gradient or None per input, from those that exist."""
-    result: list[Any] = [None] * n_inputs
-    for position, found in zip(wrt, positions, strict=True):
-        if found is not None:
-            result[position] = gradients[found]
-    return tuple(result)

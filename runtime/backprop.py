@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from tapeline.runtime.array_walk import as_cotangent
 from tapeline.runtime.dispatch import BUSY, GUARDED, STATE, guarding
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.record import Node, TapeSet, release, source_nodes
@@ -19,7 +20,6 @@ from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 from tapeline.runtime.walk import (
     TENSOR_SPACE,
     VSpace,
-    as_cotangent,
     filled,
     walk,
 )

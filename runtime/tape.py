@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from tapeline.runtime import nest
+from tapeline.runtime.array_walk import as_cotangent
 from tapeline.runtime.backprop import GRADIENT_OF, Unconnected, imperative_grad
 from tapeline.runtime.dispatch import STATE, watchers
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, TapeError
@@ -20,7 +21,7 @@ from tapeline.runtime.op import define_op
 from tapeline.runtime.record import record_joint
 from tapeline.runtime.recorder import Tape, TapeEntry, refresh_active, warn_not_differentiable
 from tapeline.runtime.tensor import Tensor, as_tensor
-from tapeline.runtime.walk import TENSOR_SPACE, as_cotangent
+from tapeline.runtime.walk import TENSOR_SPACE
 
 
 def push_new_tape(persistent: bool = False, watch_accessed_variables: bool = True) -> Tape:

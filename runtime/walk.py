@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush, heappushpop
+from heapq import heappop, heappush
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from tapeline.runtime.array_walk import WALKER, add_up, as_cotangent
 from tapeline.runtime.dispatch import BUSY, STATE
 from tapeline.runtime.errors import GradientError
 from tapeline.runtime.indexed_slices import densified
@@ -133,123 +134,6 @@ def finish_walk(
     way.finish_arrays()
 
 
-def walk_arrays(
-    own: TapeSet,
-    wanted: dict[Node | None, Any],
-    low: int,
-    grads: dict[Node, Any],
-    heap: list[tuple[int, Node]],
-    node: Node,
-) -> Node | None:
-    """What `Walk.expand` does, where cotangents are arrays, for a node and those that follow it.
-
-    Returns
-    -------
-    Node or None
-        Where it stopped: at an op with one rule for all inputs, or without rules.
-    """
-    # All is spelled out in one frame: walks over small arrays spend their time here.
-    (ident,) = own.ids
-    owned: set[Node] | None = None
-    while True:
-        op: Any = node.op
-        parents = node.parents
-        if node.rec is not own and ident not in node.rec.ids:
-            parents = ()
-        elif op.joint_vjp is not None or op.n_outputs is not None or not op.vjps:
-            return node
-        ct = grads.pop(node)
-        if node in wanted:
-            wanted[node] = ct
-        attrs, saved, rules = node.attrs, node.saved, op.vjps
-        n_saved = len(saved)
-        following = None
-        position = -1
-        for parent in parents:
-            position += 1
-            if parent is None:
-                continue
-            if parent.op is None:
-                if parent not in wanted:
-                    continue
-                table: dict[Any, Any] = wanted
-            elif parent.serial < low or (parent.tapes is not own and ident not in parent.tapes.ids):
-                continue
-            else:
-                table = grads
-            rule = rules[position]
-            if rule is None:
-                continue
-            if n_saved == 1:
-                part = rule(ct, attrs, saved[0])
-            elif n_saved == 2:
-                part = rule(ct, attrs, saved[0], saved[1])
-            else:
-                part = rule(ct, attrs, *saved)
-            if part is None:
-                continue
-            held = table.get(parent)
-            if held is not None:
-                if owned is None:
-                    owned = set()
-                accumulate(owned, table, parent, held, part)
-                continue
-            table[parent] = part
-            if table is wanted:
-                continue
-            if following is None:
-                following = parent
-            else:
-                heappush(heap, (-parent.serial, parent))
-        if following is None:
-            if not heap:
-                return None
-            node = heappop(heap)[1]
-        elif heap:
-            node = heappushpop(heap, (-following.serial, following))[1]
-        else:
-            node = following
-
-
-WALKER: list[Callable[..., Node | None]] = [walk_arrays]
-"""The function that walks: `walk_arrays`, or machine code that does the same."""
-
-
-def push(heap: list[tuple[int, Node]], node: Node) -> None:
-    """Let a node wait for its turn."""
-    heappush(heap, (-node.serial, node))
-
-
-def pop(heap: list[tuple[int, Node]]) -> Node:
-    """The youngest of those that wait."""
-    return heappop(heap)[1]
-
-
-def push_pop(heap: list[tuple[int, Node]], node: Node) -> Node:
-    """The youngest of those that wait and the node, which waits if it is not that one."""
-    return heappushpop(heap, (-node.serial, node))[1]
-
-
-def accumulate(owned: set[Node], table: dict[Any, Any], node: Node, held: Any, part: Any) -> None:
-    """Add to the cotangent that a node has in the table. `owned` are the nodes whose cotangent is
-    an array made here, which nobody else has seen."""
-    if node in owned and type(part) is _ndarray:
-        held += part
-        return
-    table[node] = total = _sum(held, part)
-    if type(total) is _ndarray:
-        owned.add(node)
-    else:
-        owned.discard(node)
-
-
-def _sum(held: Any, part: Any) -> Any:
-    """The sum of two arrays or two tensors; where they differ both become tensors."""
-    if (type(held) is Tensor) != (type(part) is Tensor):
-        held, part = as_cotangent(held), as_cotangent(part)
-    return held + part
-
-
 class Walk:
     """One way back over the nodes of the tape that owns `own`."""
 
@@ -346,7 +230,7 @@ class Walk:
 
     def add(self, held: Any, part: Any) -> Any:
         """The sum of two cotangents."""
-        return self.space.add(held, part) if self.mode == _FOREIGN else _sum(held, part)
+        return self.space.add(held, part) if self.mode == _FOREIGN else add_up(held, part)
 
     def leads_on(self, node: Node | None) -> bool:
         """Whether a source may lie at the node or beyond."""
@@ -432,13 +316,6 @@ class Walk:
             if parent is not None and parent.tapes is not own:
                 return False
         return all(type(ct) is not Tensor or ct._node is None for ct in cts)
-
-
-def as_cotangent(part: Any) -> Any:
-    """An array as a tensor; tensors, None and cotangents of other kinds as they are."""
-    if type(part) is _ndarray:
-        return new_tensor(part)
-    return new_tensor(np.asarray(part)) if isinstance(part, np.generic) else part
 
 
 def _lift(node: Node) -> tuple[Any, ...]:

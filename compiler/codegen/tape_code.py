@@ -20,7 +20,7 @@ from tapeline.compiler.codegen.object_text import release_frame
 from tapeline.compiler.codegen.op_code import builtin
 from tapeline.compiler.codegen.tape_gradient import GradientText
 from tapeline.compiler.codegen.tape_walk import WalkText
-from tapeline.runtime import backprop, record, walk
+from tapeline.runtime import array_walk, backprop, record, walk
 from tapeline.runtime.dispatch import BUSY, STATE
 from tapeline.runtime.op import Op
 from tapeline.runtime.record import TapeSet
@@ -40,7 +40,7 @@ def install() -> bool:
     if not layout.native_entry_allowed():
         return False
     module = _compile()
-    walk.WALKER[0] = builtin("walk_arrays", module.address("tapeline_walk_arrays"))
+    array_walk.WALKER[0] = builtin("walk_arrays", module.address("tapeline_walk_arrays"))
     backprop.GRADIENT_OF[0] = builtin("gradient_of", module.address("tapeline_gradient_of"))
     op_code.install()
     return True
@@ -73,13 +73,13 @@ def _objects() -> dict[str, Any]:
         "py_lock": record.LOCK.acquire,
         "py_unlock": record.LOCK.release,
         "py_release": record.release,
-        "py_push": walk.push,
-        "py_pop": walk.pop,
-        "py_push_pop": walk.push_pop,
-        "py_accumulate": walk.accumulate,
+        "py_push": array_walk.push,
+        "py_pop": array_walk.pop,
+        "py_push_pop": array_walk.push_pop,
+        "py_accumulate": array_walk.accumulate,
         "py_reject_parts": walk.reject_parts,
         "py_filled": walk.filled,
-        "py_as_cotangent": walk.as_cotangent,
+        "py_as_cotangent": array_walk.as_cotangent,
         "py_gradient_of": backprop.gradient_of,
         "py_finish": walk.finish_walk,
         "py_settle": backprop.settle,

@@ -17,7 +17,7 @@ import pytest
 import tapeline as tl
 from tapeline.compiler.codegen import tape_code
 from tapeline.compiler.codegen.layout import native_entry_allowed
-from tapeline.runtime import backprop, record, walk
+from tapeline.runtime import array_walk, backprop, record
 from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.errors import GradientError, TapeError
 from tapeline.runtime.op import define_op
@@ -29,11 +29,11 @@ Gradient = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def _installed() -> Iterator[None]:
-    before = walk.WALKER[0], backprop.GRADIENT_OF[0]
+    before = array_walk.WALKER[0], backprop.GRADIENT_OF[0]
     assert tape_code.install()
     use_machine_code()
     yield
-    walk.WALKER[0], backprop.GRADIENT_OF[0] = before
+    array_walk.WALKER[0], backprop.GRADIENT_OF[0] = before
 
 
 _NATIVE: list[Any] = []
@@ -41,13 +41,13 @@ _NATIVE: list[Any] = []
 
 def use_machine_code() -> None:
     if not _NATIVE:
-        assert type(walk.WALKER[0]).__name__ == "builtin_function_or_method"
-        _NATIVE.extend([walk.WALKER[0], backprop.GRADIENT_OF[0]])
-    walk.WALKER[0], backprop.GRADIENT_OF[0] = _NATIVE
+        assert type(array_walk.WALKER[0]).__name__ == "builtin_function_or_method"
+        _NATIVE.extend([array_walk.WALKER[0], backprop.GRADIENT_OF[0]])
+    array_walk.WALKER[0], backprop.GRADIENT_OF[0] = _NATIVE
 
 
 def use_python() -> None:
-    walk.WALKER[0], backprop.GRADIENT_OF[0] = walk.walk_arrays, backprop.gradient_of
+    array_walk.WALKER[0], backprop.GRADIENT_OF[0] = array_walk.walk_arrays, backprop.gradient_of
 
 
 def random_program(rng: np.random.Generator, pool: list[Any], length: int) -> Any:
