@@ -410,7 +410,12 @@ class Function(NativeCallable, Generic[P, R]):
         self._trace_count += 1
         if self._owner is not None:
             self._owner._trace_count += 1
-        record = record._replace(seconds=time.perf_counter() - start)
+        record = record._replace(
+            seconds=time.perf_counter() - start, open=self._signature.describe_open(call, plan)
+        )
+        if plan:
+            sizes = cast("OpenFunction", found).sizes
+            record = record._replace(conditions=tuple(map(str, sizes.conditions)))
         self._records.append(record)
         self._traced[record.number] = weakref.ref(found)
         if is_logged("retrace"):
@@ -444,9 +449,10 @@ class Function(NativeCallable, Generic[P, R]):
         self._warnings += 1
         self._new_in_a_row = 0
         record = self._records[-1]
+        repair = record.repair or "let the code ask less of sizes and numbers"
         message = (
             f"{self._name} was traced in {WARN_AFTER} calls in a row. Tracing is expensive. In the "
-            f"last call {record.reason}. To avoid it, {record.repair}; {self._name}.explain() "
+            f"last call {record.reason}. To avoid it, {repair}; {self._name}.explain() "
             "lists all traces"
         )
         LOGGER.warning(message)

@@ -41,6 +41,11 @@ class TraceRecord(NamedTuple):
         Seconds spent on the graph, and on machine code, since then; of a trace that is kept.
     calls : int
         How many calls it has served since then, if it is kept.
+    open : tuple of str
+        What it leaves open: `"x[0]"` for the first dimension of x, names for numbers; dimensions
+        that must agree are written `"x[0] = y[0]"`.
+    conditions : tuple of str
+        What its code asked of open sizes, `n0`, `n1`, ... in the order of `open`.
     """
 
     number: int
@@ -51,6 +56,8 @@ class TraceRecord(NamedTuple):
     optimizing: float = 0.0
     compiling: float = 0.0
     calls: int = 0
+    open: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -65,7 +72,7 @@ class TraceRecord(NamedTuple):
     @property
     def repair(self) -> str:
         """What would avoid it, in one line."""
-        if self.nearest is None:
+        if self.nearest is None or self.open:
             return ""
         if any(before.endswith(" when traced") for _, before, _ in self.changes):
             return "pass it as an argument, or change it only before the first call"
@@ -74,8 +81,8 @@ class TraceRecord(NamedTuple):
             return "pass the number as a tensor: tl.asarray(value)"
         if "dtype" in kinds:
             return "convert with astype before the call"
-        if kinds == {"shape"}:
-            return "pad or batch to one shape"
+        if kinds and kinds <= {"shape", "number"}:
+            return "pad or batch to one shape, or ask for sizes and numbers less"
         if "same" in kinds:
             return "pass different tensors, or always the same one twice"
         return "keep what does not change outside of the arguments"
@@ -137,8 +144,13 @@ class Explanation(Sequence[TraceRecord]):
             lines.append(_cut(f"       because {record.reason}{near}"))
             lines.append(
                 f"       optimized in {1e3 * record.optimizing:.1f} ms, compiled in "
-                f"{1e3 * record.compiling:.1f} ms, served {record.calls} calls"
+                f"{1e3 * record.compiling:.1f} ms, served {record.calls} "
+                f"call{'s' if record.calls != 1 else ''}"
             )
+            if record.open:
+                lines.append(_cut(f"       leaves open {', '.join(record.open)}"))
+            if record.conditions:
+                lines.append(_cut(f"       where {' and '.join(record.conditions)}"))
             if record.repair:
                 lines.append(_cut(f"       to avoid it, {record.repair}"))
         return "\n".join(lines)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.frontend.annotations import Annotations
-from tapeline.compiler.frontend.families import Places, open_places
+from tapeline.compiler.frontend.families import Places, Plan, open_places
 from tapeline.compiler.frontend.frozen import freeze
 from tapeline.compiler.frontend.input_signature import InputSignature
 from tapeline.compiler.frontend.options import Options
@@ -238,6 +238,16 @@ class Signature:
             for path, leaf in _named_leaves(value, name)
             if type(leaf) is int or type(leaf) is float
         ]
+
+    def describe_open(self, call: Call, plan: Plan) -> tuple[str, ...]:
+        """What a plan leaves open, by the names people use."""
+        leaves = self.describe_leaves(call)
+        sizes = [
+            " = ".join(f"{leaves[number]}[{axis}]" for number, axis in group)
+            for group in plan.places
+        ]
+        names = self.describe_numbers(call) if plan.numbers else []
+        return (*sizes, *(names[position] for position in plan.numbers))
 
     def describe(self, call: Call) -> dict[str, str]:
         """What each leaf of a call is, by the name people use."""

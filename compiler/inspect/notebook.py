@@ -64,11 +64,22 @@ def explanation_table(explanation: Explanation) -> Table:
         given = ", ".join(f"{name}: {text}" for name, text in record.signature.items())
         seconds = f"{1e3 * record.seconds:.1f} ms"
         spent = (f"{1e3 * s:.1f} ms" for s in (record.optimizing, record.compiling))
+        opened = ", ".join(record.open)
         rows.append(
-            (record.number, seconds, *spent, record.calls, given, record.reason, record.repair)
+            (
+                record.number,
+                seconds,
+                *spent,
+                record.calls,
+                given,
+                opened,
+                record.reason,
+                record.repair,
+            )
         )
     head = (
-        "trace", "tracing", "optimizing", "compiling", "calls", "for", "because", "to avoid it",
+        "trace", "tracing", "optimizing", "compiling", "calls", "for", "leaves open", "because",
+        "to avoid it",
     )  # fmt: skip
     return f"{explanation.name}: {len(rows)} traces", head, rows
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tapeline.compiler.frontend.convert.installed import is_installed
 from tapeline.compiler.frontend.convert.state import UNDEF, read_cell, tracing_graph
+from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.tensor import Tensor
 
 ATTRIBUTE: Final = "attribute"
@@ -28,13 +29,18 @@ _ITEMS = 64
 _DEPTH = 4
 
 
+def _shown(value: Any) -> str:
+    return f"{type(value).__name__} at {id(value):#x}"
+
+
 class Identity:
     """Stands for an object in a snapshot, without keeping it alive."""
 
     __slots__ = ("ref", "shown")
 
     def __init__(self, value: Any) -> None:
-        self.shown = f"{type(value).__name__} at {id(value):#x}"
+        is_number = type(value) is OpenNumber
+        self.shown = f"any {value.kind.__name__}" if is_number else _shown(value)
         try:
             self.ref: Callable[[], Any] = weakref.ref(value)
         except TypeError:

@@ -16,8 +16,25 @@ def f64(*shape: int) -> tl.Tensor:
     return tl.asarray(np.ones(shape))
 
 
-def test_each_trace_has_a_reason_and_a_repair() -> None:
+def test_traces_say_what_they_leave_open() -> None:
     @tl.function
+    def f(x: Any, y: Any, k: float) -> Any:
+        return x * k + y if x.shape[0] > 2 else x
+
+    for n in (5, 6):
+        f(f64(n), f64(n), 0.5)
+    f(f64(7), f64(7), 1.5)
+    f(f64(8), f64(8), 2.5)
+    last = f.explain()[-1]
+    assert last.open == ("x[0] = y[0]", "k")
+    assert last.conditions == ("n0 > 2",)
+    assert last.repair == ""
+    assert "leaves open x[0] = y[0], k" in str(f.explain())
+    assert "k = any float" in repr(f.concrete_functions[-1])
+
+
+def test_each_trace_has_a_reason_and_a_repair() -> None:
+    @tl.function(reduce_retracing=False)
     def f(x: Any, k: Any = 2, *, d: Any = None) -> Any:
         return x * k if d is None else x * d["w"]
 
@@ -41,7 +58,7 @@ def test_each_trace_has_a_reason_and_a_repair() -> None:
     assert [r.nearest for r in records] == [None, 1, 2, 2, 2, 5]
     assert [r.repair for r in records][:4] == [
         "",
-        "pad or batch to one shape",
+        "pad or batch to one shape, or ask for sizes and numbers less",
         "convert with astype before the call",
         "pass the number as a tensor: tl.asarray(value)",
     ]
