@@ -655,7 +655,7 @@ class Function(NativeCallable, Generic[P, R]):
             self._cache.clear()
             self._variants.clear()
             self._op_by_op.clear()
-            for _, function in self._of_instances.values():
+            for _, function in list(self._of_instances.values()):
                 function.cache_clear()
 
 

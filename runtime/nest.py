@@ -1,7 +1,8 @@
 """Structures: nested dicts, lists, tuples, named tuples, dataclasses and None, with leaves inside.
 
 A dict is flattened in its own order, None is a structure without leaves, everything else is a leaf.
-Classes of `attrs` are taken as dataclasses; other classes join by `register`.
+Classes of `attrs` are taken as dataclasses; other classes join by `register`, or by being registered
+with JAX or optree, where these are loaded.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.foreign_trees import find_registration
 
 Flatten: TypeAlias = Callable[[Any], tuple[Sequence[Any], Hashable]]
 Unflatten: TypeAlias = Callable[[Any, Sequence[Any]], Any]
@@ -24,6 +26,8 @@ class Registered(NamedTuple):
 
 
 _REGISTERED: dict[type, Registered] = {}
+_FOREIGN: set[type] = set()
+"""Classes that other libraries told of."""
 _LEAF_TYPES: dict[type, bool] = {}
 _LEAF_TYPES_LIMIT = 1000
 
@@ -41,6 +45,12 @@ def is_leaf(x: Any) -> bool:
             or dataclasses.is_dataclass(kind)
             or hasattr(kind, "__attrs_attrs__")
         )
+        if not is_container and x is not None:
+            halves = find_registration(x)
+            if halves is not None:
+                _REGISTERED[kind] = Registered(*halves)
+                _FOREIGN.add(kind)
+                is_container = True
         found = _LEAF_TYPES[kind] = x is not None and not is_container
     return found
 
@@ -77,8 +87,9 @@ def register(cls: type, flatten: Flatten, unflatten: Unflatten) -> None:
     >>> f(Affine(tl.asarray(2.0), tl.asarray(1.0)), 3.0).w.item()
     6.0
     """
-    if cls in _REGISTERED or issubclass(cls, (dict, list, tuple)):
+    if (cls in _REGISTERED and cls not in _FOREIGN) or issubclass(cls, (dict, list, tuple)):
         raise ArgumentError(f"nest.register: {cls.__name__} is a structure already")
+    _FOREIGN.discard(cls)
     _REGISTERED[cls] = Registered(flatten, unflatten)
     _LEAF_TYPES.clear()
 

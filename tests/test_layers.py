@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RUNTIME_LAYERS = (
     ("errors",),
     ("dims",),
-    ("spec", "dtypes", "device", "constants", "display", "reference"),
+    ("spec", "dtypes", "device", "constants", "display", "reference", "foreign_trees"),
     ("op",),
     ("record",),
     ("tensor", "nest", "ranges", "loop_options"),
