@@ -1,8 +1,8 @@
 """Structures: nested dicts, lists, tuples, named tuples, dataclasses and None, with leaves inside.
 
 A dict is flattened in its own order, None is a structure without leaves, everything else is a leaf.
-Classes of `attrs` are taken as dataclasses; other classes join by `register`, or by being registered
-with JAX or optree, where these are loaded.
+Classes of `attrs` are taken as dataclasses; other classes join by `register`, or where JAX or
+optree are loaded, by being registered there.
 """
 
 from __future__ import annotations
