@@ -272,7 +272,7 @@ def operator(a{attrs}):
 
 _UNARY_RECORD = """
     p = a._node
-    if p is None:
+    if p is None{dtype}:
         return z
     active = state.active
     if active is None:
@@ -406,7 +406,9 @@ def make_unary(op: Op) -> Callable[..., Tensor]:
     if not (op.vjps or op.joint_vjp):
         early = f"\n    if a._node is not None:\n        return slow(a{attrs})"
     elif is_recorded(op):
-        record = _UNARY_RECORD.format(attrs="attrs" if attrs else "()")
+        # only attributes, such as those of a cast, make ints of what a tape knows
+        dtype = ' or r.dtype.kind not in "fcV"' if attrs else ""
+        record = _UNARY_RECORD.format(attrs="attrs" if attrs else "()", dtype=dtype)
     fast = _fast_dtypes(op, True)
     source = _UNARY.format(
         guard=_GUARD_UNARY.format(attrs=attrs),

@@ -81,3 +81,20 @@ def test_parts_of_complex_tensors_are_properties() -> None:
     x = tl.asarray([1.5])
     assert x.real.tolist() == [1.5]
     assert x.imag.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "bool"])
+def test_a_cast_to_what_has_no_gradient_ends_it(kind: str) -> None:
+    x = tl.asarray([1.5, 2.5])
+    for again in range(3):  # later calls may take another way
+        with tl.GradientTape() as tape:
+            tape.watch(x)
+            whole = x.astype(kind)
+            y = tl.sum(whole.astype(tl.float64) * 2.0)
+        assert tape.gradient(y, x) is None, again
+        assert whole._node is None
+    tl.function(lambda x: x * 2.0)(x)  # loads the compiler
+    with tl.GradientTape() as tape:
+        tape.watch(x)
+        y = tl.sum(x.astype(kind).astype(tl.float64))
+    assert tape.gradient(y, x) is None
