@@ -272,6 +272,10 @@ class _Rules:
         return optimize(graph)
 
 
+_MASKS = 8
+"""Sets of watched inputs per graph that native entries serve."""
+
+
 class Recorded(NamedTuple):
     """What serves calls under tapes that watch certain inputs."""
 
@@ -365,7 +369,7 @@ class DifferentiableGraph:
         recorded = self._pairs.get(mask)
         if recorded is None:
             recorded = self.recorded(mask)
-        elif mask not in self._recording:
+        elif mask not in self._recording and len(self._recording) < _MASKS:
             self._serve_recording(mask)
         results = recorded.forward(*values)
         if recorded.n_outputs != 1:

@@ -72,6 +72,29 @@ def test_each_set_of_watched_inputs_is_served(watched: list[int], python_calls: 
     assert compiled.trace_count == 1
 
 
+def test_only_some_sets_of_watched_inputs_get_machine_code() -> None:
+    compiled: Any = tl.function(lambda a, b, c, d: tl.sum(a * b * c * d))
+    args = tensors(4)
+    for mask in range(1, 16):
+        watched = [k for k in range(4) if mask >> k & 1]
+        for _ in range(3):
+            _, parts, _ = gradients(compiled, args, watched)
+            for k, part in zip(watched, parts, strict=True):
+                np.testing.assert_allclose(part, _others(args, k), rtol=1e-13)
+    entry, count = compiled._entry, 0
+    while entry is not None:
+        entry, count = entry.following, count + 1
+    assert count == 9
+
+
+def _others(args: list[Any], left_out: int) -> Any:
+    product = np.ones(4)
+    for k, arg in enumerate(args):
+        if k != left_out:
+            product = product * arg.numpy()
+    return product
+
+
 def test_the_node_is_that_of_the_python_path(python_calls: list[str]) -> None:
     compiled: Any = tl.function(layer)
     args = tensors(3)
