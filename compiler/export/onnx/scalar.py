@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tapeline.compiler.export.onnx.functions import FUNCTIONS
-from tapeline.compiler.export.onnx.model import OnnxGraph, Ref
+from tapeline.compiler.export.onnx.model import OnnxGraph, Ref, onnx_type
 from tapeline.runtime.errors import ExportError
 from tapeline.runtime.op import Predicate
 from tapeline.runtime.spec import DType
@@ -58,8 +58,8 @@ class OnnxScalars:
         return self.constant(value, like.dtype)
 
     def bitcast(self, x: Ref, dtype: DType, /) -> Ref:
-        """ONNX cannot look at bits."""
-        raise ExportError("ONNX has no operator that takes the bits of a value for another dtype")
+        """The same bits as another dtype of that size."""
+        return self.graph.add("BitCast", x, dtype=dtype, to=onnx_type(dtype))
 
     def cast(self, x: Ref, dtype: DType, /) -> Ref:
         """As NumPy's `astype`; float to int saturates, NaN gives 0."""
