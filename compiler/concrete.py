@@ -15,6 +15,7 @@ from tapeline.compiler.autodiff.joint import is_differentiable_kind
 from tapeline.compiler.calling import ShownText, TraceCalls, show_spec
 from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.compiler.donation import Donation
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
 from tapeline.compiler.frontend.convert.reads import hold_weakly
@@ -61,6 +62,8 @@ class ConcreteFunction(TraceCalls):
 
     general: ConcreteFunction | None = None
     """The trace with open sizes that this is a case of."""
+    donation: Donation | None = None
+    """The memory of arguments that are given away."""
 
     def __init__(
         self,
@@ -448,7 +451,12 @@ class ConcreteFunction(TraceCalls):
         for target in self._cells:
             if isinstance(target, int):
                 self._check_writable(tensors[target], target)
-        outputs = self.differentiable(inputs)
+        donation = self.donation
+        if donation is None or not donation.is_possible():
+            donation = None
+            outputs = self.differentiable(inputs)
+        else:
+            outputs = donation.results(self.differentiable.compiled, inputs)
         first, last = self._n_results, self._n_results + len(self._assigned)
         for variable, value in zip(self._assigned, outputs[first:last], strict=True):
             variable.assign(value)
@@ -458,6 +466,8 @@ class ConcreteFunction(TraceCalls):
                 cell._value, cell._node = value._value, value._node
             else:
                 np.copyto(cell, value.numpy())
+        if donation is not None:
+            donation.take(tensors)
         return self.pack(*outputs)
 
     def _check_writable(self, value: Any, position: int) -> None:
@@ -583,6 +593,9 @@ def trace(
     by_name = dict(zip(kwargs, held[len(args) :], strict=True))
     made.given = tuple(held[: len(args)]), by_name, tuple(placeholders)
     made.signature = signature.signature
+    donated = [k for k, path in enumerate(names) if signature.is_donated(path)]
+    if donated:
+        made.donation, made.is_plain = Donation(name, donated), False
     graph.trace = weakref.ref(made)
     return made.open(sizes, plan, call.numbers) if plan else made  # type: ignore[attr-defined]  # see above
 

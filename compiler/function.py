@@ -255,7 +255,7 @@ class Function(NativeCallable, Generic[P, R]):
             if spelling in self._has_entry or len(self._has_entry) >= _ENTRIES:
                 return
             self._has_entry[spelling] = False
-            if not native_entry_allowed():
+            if not native_entry_allowed() or self._options.donate:
                 return
             from tapeline.compiler.native import function_entry  # loads LLVM
 
@@ -774,6 +774,7 @@ def function(
     fastmath: bool = ...,
     max_bytes: int | None = ...,
     threads: int | None = ...,
+    donate: str | Sequence[str] = ...,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 @overload
 def function(
@@ -789,6 +790,7 @@ def function(
     fastmath: bool = ...,
     max_bytes: int | None = ...,
     threads: int | None = ...,
+    donate: str | Sequence[str] = ...,
 ) -> Function[P, R]: ...
 
 
@@ -805,6 +807,7 @@ def function(
     fastmath: bool = False,
     max_bytes: int | None = None,
     threads: int | None = None,
+    donate: str | Sequence[str] = (),
 ) -> Function[P, R] | Callable[[Callable[P, R]], Function[P, R]]:
     """The function, traced into a graph once per signature and compiled.
 
@@ -841,6 +844,10 @@ def function(
     threads : int, optional
         On how many threads its large kernels run at most, the caller's included; by default on all
         that `TAPELINE_NUM_THREADS` allows. It changes no bit of a result.
+    donate : str or sequence of str
+        Names of parameters whose tensors are given to the call: they have no values afterwards, and
+        later calls write their results into their memory. For large arrays in loops such as
+        `x = step(x)`. Calls under a tape or in a trace leave them as they are.
     max_bytes : int, optional
         How much a call under a tape may keep for its gradient, besides arguments and results.
         What does not fit is computed again, shortly before the gradient needs it, however dear;
@@ -902,6 +909,17 @@ def function(
     >>> tl.grad(deep)(tl.ones(100), tl.eye(100)).shape
     (100,)
 
+    A simulation that goes back and forth between two arrays:
+
+    >>> @tl.function(donate="field")
+    ... def spread(field):
+    ...     return (tl.roll(field, 1) + tl.roll(field, -1)) / 2
+    >>> field = tl.asarray([0.0, 4.0, 0.0, 0.0])
+    >>> for _ in range(3):
+    ...     field = spread(field)
+    >>> field
+    tl.Tensor([2. 0. 2. 0.], shape=(4,), dtype=float64)
+
     Kernels that leave the other cores to others:
 
     >>> @tl.function(threads=1)
@@ -928,6 +946,7 @@ def function(
         fastmath=fastmath,
         max_bytes=max_bytes,
         threads=threads,
+        donate=donate,  # type: ignore[arg-type]  # made a tuple there
     )
     if python_function is None:
         return lambda wrapped: compile_callable(wrapped, options)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from tapeline.runtime.donated import Donated
 from tapeline.runtime.errors import LeakedTensorError, TapelineError
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.record import Node, TapeSet, join, meet, record_joint, record_one
@@ -310,6 +311,8 @@ def _bind_arrays(op: Op, inputs: Sequence[Any], attrs: Attrs) -> Any:
 def _explain_failure(op: Op, values: Sequence[Any], attrs: Attrs) -> None:
     """Say in our own words why a kernel failed, if it met a symbolic value or does not fit."""
     for value in values:
+        if type(value) is Donated:
+            value.refuse()
         if type(value) is not _ndarray:
             describe = getattr(value, "describe", lambda value=value: repr(value))
             raise LeakedTensorError(

@@ -86,6 +86,13 @@ class TracingError(TapelineError, RuntimeError):
     """A function did something that a trace cannot hold."""
 
 
+class DonatedTensorError(TapelineError, RuntimeError):
+    """A tensor was used whose values were given to a compiled call, by `donate=`.
+
+    Repair: use what the call returned, or pass a copy.
+    """
+
+
 class EndlessTraceError(TracingError, RecursionError):
     """A function calls itself without end while it is traced.
 

@@ -520,6 +520,9 @@ def _store(ufunc: Callable[..., Any], result: Any, out: tuple[Any, ...]) -> Any:
 
 def _reject_symbolic(tensor: Tensor, what: str) -> NoReturn:
     value: Any = tensor._value
+    refuse = getattr(value, "refuse", None)
+    if refuse is not None:
+        refuse()
     if not getattr(value, "is_traced", True):
         raise LeakedTensorError(
             f"{what}: a symbolic tensor made by {value.describe()} was used outside of its trace. "

@@ -108,8 +108,9 @@ class Executable:
                 names.setdefault(launch.function.name, text)
         return names
 
-    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
+    def __call__(self, arrays: Sequence[Array], spare: list[Array] | None = None) -> list[Array]:
         """The outputs for these arrays, whose shapes, dtypes and layouts are the compiled ones.
+        They are taken out of the arrays in `spare` where these fit.
 
         Raises
         ------
@@ -118,7 +119,7 @@ class Executable:
         MemoryError
             If there is no memory for intermediate values.
         """
-        return self._call(arrays, ())
+        return self._call(arrays, (), spare)
 
     def run_timed(self, arrays: Sequence[Array]) -> tuple[list[Array], Array]:
         """The outputs, and the monotonic clock in nanoseconds before each step and at the end. Only
@@ -127,8 +128,13 @@ class Executable:
         outputs = self._call(arrays, (times,))
         return outputs, times[:, 0] * 1_000_000_000 + times[:, 1]
 
-    def _call(self, arrays: Sequence[Array], further: Sequence[Array]) -> list[Array]:
-        outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
+    def _call(
+        self, arrays: Sequence[Array], further: Sequence[Array], spare: list[Array] | None = None
+    ) -> list[Array]:
+        if spare:
+            outputs = [_taken(spare, *spec) for spec in self._outputs]
+        else:
+            outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
         given = (*arrays, *outputs, *further)
         pointers = [array.__array_interface__["data"][0] for array in given]
         status = self._run(_slots(len(pointers))(*pointers))
@@ -188,6 +194,14 @@ class Executable:
             return 0
 
         return call
+
+
+def _taken(spare: list[Array], shape: tuple[int, ...], dtype: DType) -> Array:
+    """An array out of those that are spare, or a new one."""
+    for position, array in enumerate(spare):
+        if array.shape == shape and array.dtype == dtype:
+            return spare.pop(position)
+    return np.empty(shape, dtype)
 
 
 @functools.cache

@@ -31,6 +31,7 @@ class Options:
     fastmath: bool = False
     max_bytes: int | None = None
     threads: int | None = None
+    donate: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.max_traces < 1:
@@ -54,6 +55,7 @@ class Options:
                 )
             object.__setattr__(self, "input_signature", tuple(specs))
         object.__setattr__(self, "static_args", _names("static_args", self.static_args))
+        object.__setattr__(self, "donate", _names("donate", self.donate))
 
 
 def _names(option: str, given: Any) -> tuple[str, ...]:

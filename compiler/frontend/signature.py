@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import MethodType
@@ -116,9 +117,11 @@ class Signature:
             p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY
         }  # fmt: skip
         self.static = frozenset(options.static_args)
-        unknown = sorted(self.static.difference(self.signature.parameters))
-        if unknown:
-            raise ArgumentError(f"{name}{self._shown()}: static_args: no parameter {unknown[0]!r}")
+        self._donated = frozenset(options.donate)
+        for option, chosen in (("static_args", self.static), ("donate", self._donated)):
+            unknown = sorted(chosen.difference(self.signature.parameters))
+            if unknown:
+                raise ArgumentError(f"{name}{self._shown()}: {option}: no parameter {unknown[0]!r}")
         self.specs: InputSignature | None = None
         self._open: Places = ()
         self.annotations = Annotations.of(function, name)
@@ -225,6 +228,10 @@ class Signature:
             named = position < len(self.names)
             yield self.names[position] if named else f"args[{position - len(self.names)}]", value
         yield from call.kwargs.items()
+
+    def is_donated(self, path: str) -> bool:
+        """Whether a tensor with this name among the arguments is given away."""
+        return re.split(r"\W", path, maxsplit=1)[0] in self._donated
 
     def describe_leaves(self, call: Call) -> list[str]:
         """The names of the tensor leaves, for placeholders and messages."""

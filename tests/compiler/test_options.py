@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapeline as tl
-from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DonatedTensorError
 
 
 def test_a_name_of_ones_own_is_in_graphs_and_messages() -> None:
@@ -116,3 +116,67 @@ def test_threads_are_a_limit_that_changes_no_bit(threads: int | None) -> None:
 def test_bad_numbers_of_threads_are_refused(threads: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="threads must be"):
         tl.function(lambda x: x, threads=threads)
+
+
+def test_donated_tensors_give_their_memory_to_later_results() -> None:
+    @tl.function(donate="x")
+    def step(x: Any, scale: float = 2.0) -> Any:
+        return x * scale + 1.0
+
+    x = tl.asarray(np.ones(1000))
+    places, value = set(), np.ones(1000)
+    for _ in range(6):
+        before, x = x, step(x)
+        value = value * 2.0 + 1.0
+        np.testing.assert_array_equal(x.numpy(), value)
+        places.add(x.numpy().__array_interface__["data"][0])
+        for use in (
+            lambda t: t.numpy(), lambda t: t + 1, lambda t: tl.sort(t), lambda t: step(t), float,
+            lambda t: tl.function(lambda y: y * 2)(t), lambda t: t[0], repr,
+        ):  # fmt: skip
+            if use is repr:
+                assert "donated to step" in repr(before)
+                continue
+            with pytest.raises(DonatedTensorError, match="donated to a call of step"):
+                use(before)
+    assert len(places) <= 3
+
+
+def test_donated_memory_that_others_see_is_left_alone() -> None:
+    step = tl.function(lambda x: x * 2.0, donate="x")
+    x = tl.asarray(np.ones(1000))
+    view, kept = x.numpy(), x[:5]
+    for _ in range(3):
+        x = step(x)
+    np.testing.assert_array_equal(view, 1.0)
+    np.testing.assert_array_equal(kept.numpy(), 1.0)
+    np.testing.assert_array_equal(x.numpy(), 8.0)
+    array = np.ones(1000)
+    assert step(array).numpy()[0] == 2.0
+    np.testing.assert_array_equal(array, 1.0)
+
+
+def test_nothing_is_donated_under_a_tape_or_in_a_trace() -> None:
+    step = tl.function(lambda x: x * x, donate="x")
+    x = tl.asarray([1.0, 2.0])
+    with tl.GradientTape() as tape:
+        tape.watch(x)
+        y = step(x)
+    np.testing.assert_array_equal(tape.gradient(y, x).numpy(), [2.0, 4.0])
+    outer = tl.function(lambda x: step(x) + x)
+    np.testing.assert_array_equal(outer(x).numpy(), [2.0, 6.0])
+    np.testing.assert_array_equal(x.numpy(), [1.0, 2.0])
+
+
+def test_leaves_of_a_donated_structure_are_donated_and_others_not() -> None:
+    step = tl.function(lambda state, y: {"a": state["a"] + y, "b": state["b"] * y}, donate="state")
+    state = {"a": tl.asarray([1.0]), "b": tl.asarray([2.0])}
+    y = tl.asarray([3.0])
+    made = step(state, y)
+    assert [made[key].item() for key in "ab"] == [4.0, 6.0]
+    assert y.item() == 3.0
+    for key in "ab":
+        with pytest.raises(DonatedTensorError):
+            state[key].numpy()
+    with pytest.raises(ArgumentError, match="donate: no parameter 'z'"):
+        tl.function(lambda x: x, donate="z")
