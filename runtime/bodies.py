@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tapeline.runtime import nest
+from tapeline.runtime.dispatch import users
 from tapeline.runtime.errors import ArgumentTypeError, ShapeError
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
@@ -29,7 +30,7 @@ class Body:
 
     def __call__(self, *leaves: Tensor) -> list[Tensor]:
         """The leaves of what the function gives for these leaves of its arguments."""
-        self.result = self.function(*nest.unflatten(self.structure, leaves))
+        self.result = users(self.function)(*nest.unflatten(self.structure, leaves))
         return [as_tensor(leaf, argument=self.name) for leaf in nest.flatten(self.result)]
 
 

@@ -49,6 +49,10 @@ class Handler(Protocol):
         """The array that a Variable made now begins with."""
         ...
 
+    def converted(self, function: Callable[..., Any], /) -> Callable[..., Any]:
+        """What to call in the place of a function of the user's."""
+        ...
+
     def enter_gradient(self, node: Node, /) -> None:
         """What follows are the rules of this node of a tape."""
         ...
@@ -168,6 +172,13 @@ def push_handler(handler: Handler | None) -> Iterator[None]:
         yield
     finally:
         set_handler(before)
+
+
+def users(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that the user gave, as it is to be called here: in a trace with its control flow
+    converted."""
+    handler = STATE.handler
+    return function if handler is None else handler.converted(function)
 
 
 def bind(op: Op, inputs: Sequence[Any], attrs: Attrs = ()) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tapeline.runtime import nest
 from tapeline.runtime.bodies import Carried, Function, as_condition
-from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.dispatch import STATE, users
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.loop_gradients import (
     fixed_point,
@@ -78,10 +78,10 @@ def while_loop(
     every = parse_gradient(gradient)
 
     def test(*leaves: Tensor) -> list[Tensor]:
-        return [as_condition("while_loop: cond", cond(*carried.arguments(leaves)))]
+        return [as_condition("while_loop: cond", users(cond)(*carried.arguments(leaves)))]
 
     def turn(*leaves: Tensor) -> list[Tensor]:
-        return carried.take(body(*carried.arguments(leaves)))
+        return carried.take(users(body)(*carried.arguments(leaves)))
 
     def run(leaves: Sequence[Tensor], limit: Any, length: int | None) -> list[Tensor]:
         return run_turns(test, turn, leaves, limit, length)
@@ -157,7 +157,7 @@ def scan(
 
     def turn(*leaves: Tensor) -> list[Tensor]:
         carry, row = carried.pack(leaves[:n_carry]), nest.unflatten(xs, leaves[n_carry:])
-        result = f(carry, row)
+        result = users(f)(carry, row)
         if not isinstance(result, tuple) or len(result) != 2:
             raise ArgumentError(
                 f"scan: f must return a pair (carry, result), got {type(result).__name__}"
@@ -221,7 +221,7 @@ def map_fn(f: Function, xs: Any, dtype: Any = None) -> Any:
     >>> tl.map_fn(lambda row: row.sum(), tl.asarray([[1, 2], [3, 4]]))
     tl.Tensor([3 7], shape=(2,), dtype=int64)
     """
-    found = scan(lambda _, row: (None, f(row)), None, xs)[1]
+    found = scan(lambda _, row: (None, users(f)(row)), None, xs)[1]
     if dtype is None:
         return found
     stated, leaves = nest.flatten(dtype), nest.flatten(found)
@@ -264,4 +264,4 @@ def foldl(f: Function, elems: Any, initializer: Any = None) -> Any:
         elems = nest.map_structure(lambda x: x[1:], elems)
         if all(x.shape[0] == 0 for x in nest.flatten(elems)):
             return initializer
-    return scan(lambda carry, row: (f(carry, row), None), initializer, elems)[0]
+    return scan(lambda carry, row: (users(f)(carry, row), None), initializer, elems)[0]

@@ -228,6 +228,14 @@ class CapturingGraph(Graph):
         if self.origins is not None and node is not None:
             self.origins[node] = self.location
 
+    def converted(self, function: Any) -> Any:
+        """The function with its control flow converted, if that of the traced one is."""
+        if self.reads is None:
+            return function
+        from tapeline.compiler.frontend.convert.calls import callee  # it traces with this class
+
+        return callee(function)
+
     def enter_gradient(self, node: Node) -> None:
         """The nodes that gradient rules add come from where the op itself came from."""
         if self.origins is not None:

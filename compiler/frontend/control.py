@@ -17,7 +17,7 @@ from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.ir.control_ops import make_cond_op, make_scan_op, make_while_op
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
-from tapeline.runtime.dispatch import bind
+from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.errors import ShapeError, TracingError
 from tapeline.runtime.op import Trait
 from tapeline.runtime.spec import TensorSpec, spec_of
@@ -58,6 +58,9 @@ class Block:
 def trace_block(name: str, function: Body, specs: Sequence[TensorSpec]) -> Block:
     """Runs a body on symbolic tensors, in a graph of its own inside of the present trace."""
     graph = CapturingGraph(name)
+    outer = STATE.handler
+    if isinstance(outer, CapturingGraph):
+        graph.reads = outer.reads
     block = Block(graph)
     arguments = [graph.placeholder_tensor(spec) for spec in specs]
     block.inputs = list(graph.placeholders)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tapeline.runtime import nest
 from tapeline.runtime.backprop import imperative_grad
-from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.dispatch import STATE, users
 from tapeline.runtime.errors import ForwardModeError
 from tapeline.runtime.gradients.forward import is_forward_asked
 from tapeline.runtime.gradients.parameters import name_of
@@ -86,7 +86,7 @@ def _recomputing(f: Callable[..., Any], refuses_forward: bool) -> Callable[..., 
         if stage is not None:
             return _staged(f, stage, args, kwargs)
         if STATE.active is None or STATE.handler is not None:
-            return f(*args, **kwargs)
+            return users(f)(*args, **kwargs)
         held_args, held_kwargs = nest.map_structure(_hold, (args, kwargs))
         start = next_serial()
         result = f(*held_args, **held_kwargs)
@@ -126,7 +126,7 @@ def _staged(f: Callable[..., Any], stage: Any, args: Any, kwargs: Any) -> Any:
         for place, tensor in zip(places, tensors, strict=True):
             values[place] = tensor
         inner_args, inner_kwargs = nest.unflatten((args, kwargs), values)
-        kept[:] = [f(*inner_args, **inner_kwargs)]
+        kept[:] = [users(f)(*inner_args, **inner_kwargs)]
         return [as_tensor(leaf) for leaf in nest.flatten(kept[0])]
 
     results = stage(name_of(f), flat, [leaves[place] for place in places])

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from tapeline.runtime import nest
 from tapeline.runtime.backprop import imperative_grad
+from tapeline.runtime.dispatch import users
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.gradients.parameters import (
     Argument,
@@ -84,7 +85,7 @@ def make_vjp(
         try:
             for source in sources:
                 watch_float(tape, source)
-            result = f(*values)
+            result = users(f)(*values)
             if result is None:
                 _reject_none(f)
             flat = [identity(leaf) for leaf in nest.flatten(result)]
@@ -229,7 +230,7 @@ def implicit_value_and_gradients(
     def value_and_gradients(*args: Any, **kwargs: Any) -> tuple[Any, list[tuple[Any, Any]]]:
         tape = push_new_tape()
         try:
-            result = f(*args, **kwargs)
+            result = users(f)(*args, **kwargs)
             if result is None:
                 _reject_none(f)
         finally:

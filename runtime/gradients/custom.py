@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from tapeline.runtime import nest
-from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.dispatch import STATE, users
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.gradients.parameters import name_of
 from tapeline.runtime.gradients.watcher import VariableWatcher
@@ -51,12 +51,12 @@ class CustomGradient:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the function, without its rule; tapes record one op for it."""
         if STATE.active is None and STATE.handler is None:
-            result, _ = self._split(self._function(*args, **kwargs))
+            result, _ = self._split(users(self._function)(*args, **kwargs))
             return nest.map_structure(as_tensor, result)
         given = nest.flatten(args)
         inputs = [as_tensor(leaf, None, self._name) for leaf in given]
         with VariableWatcher() as watcher:
-            result, rule = self._split(self._function(*args, **kwargs))
+            result, rule = self._split(users(self._function)(*args, **kwargs))
         passed = {id(leaf) for leaf in (*given, *nest.flatten(kwargs))}
         variables = [v for v in watcher.watched_variables() if id(v) not in passed]
         if variables:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tapeline.runtime import nest
 from tapeline.runtime.backprop import Unconnected, imperative_grad
-from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.dispatch import STATE, users
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from tapeline.runtime.gradients.parameters import Argument, name_of, position_of, require_float
 from tapeline.runtime.ops.cast import identity
@@ -80,7 +80,7 @@ def run_watched(
                 tape.watch_tensor(tensor)
             values[position] = nest.unflatten(values[position], flat)
             sources += flat
-        result, aux = _split_aux(caller, f(*values, **kwargs), has_aux)
+        result, aux = _split_aux(caller, users(f)(*values, **kwargs), has_aux)
         targets = [as_tensor(leaf, None, f"{caller}: result") for leaf in nest.flatten(result)]
     finally:
         pop_tape(tape)

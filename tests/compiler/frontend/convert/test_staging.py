@@ -931,3 +931,23 @@ def test_a_loop_over_arange_of_a_tensor_is_a_loop_of_the_graph() -> None:
     assert f(tl.asarray(5), tl.asarray(2.0)).item() == 2.0 * 10 + 1 + 3
     assert f(tl.asarray(0), tl.asarray(2.0)).item() == 0.0
     assert f.trace_count == 1
+
+
+def test_functions_given_to_transforms_and_loops_are_converted() -> None:
+    def squared(x: Any) -> Any:
+        while x < 10:
+            x = x * x
+        return x
+
+    x = tl.asarray(2.0)
+    assert tl.function(tl.grad(squared))(x).item() == 32.0
+    assert tl.function(lambda x: tl.grad(lambda y: squared(y))(x))(x).item() == 32.0
+    assert tl.function(tl.grad(tl.grad(squared)))(x).item() == 48.0
+
+    rows = tl.asarray([1.0, -2.0, 3.0])
+    scanned = tl.function(lambda x: tl.scan(lambda c, r: (c + r if r > 0 else c, r), 0.0, x)[0])
+    assert scanned(rows).item() == 4.0
+    mapped = tl.function(lambda x: tl.map_fn(lambda r: r * 2 if r > 0 else -r, x))
+    assert mapped(rows).numpy().tolist() == [2.0, 2.0, 6.0]
+    chosen = tl.function(lambda x: tl.cond(x > 0, lambda: squared(x) if x < 5 else x, lambda: -x))
+    assert [chosen(tl.asarray(v)).item() for v in (2.0, 7.0, -1.0)] == [16.0, 7.0, 1.0]
