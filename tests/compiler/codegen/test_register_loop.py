@@ -10,6 +10,7 @@ import pytest
 
 import tapeline as tl
 from tapeline.compiler.codegen.program import ControlStep
+from tapeline.compiler.codegen.target import host_target
 
 
 def runs_in_registers(function: Callable[..., Any], *args: Any) -> bool:
@@ -20,8 +21,9 @@ def runs_in_registers(function: Callable[..., Any], *args: Any) -> bool:
 
 
 def check(function: Callable[..., Any], *args: Any, rtol: float = 0.0) -> None:
-    """The loop runs in registers, and compiled and eager results agree."""
-    assert runs_in_registers(function, *args)
+    """The loop runs in registers, where these are as many as with AVX-512, and compiled and eager
+    results agree."""
+    assert runs_in_registers(function, *args) or not host_target().avx512
     expected, found = function(*args), tl.function(function)(*args)
     if not isinstance(expected, tuple):
         expected, found = (expected,), (found,)
