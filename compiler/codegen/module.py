@@ -353,7 +353,7 @@ class _Assembler:
         """Lets threads share the turns of a loop; False where they cannot, or it is not worth
         it."""
         turns = turns_of(made)
-        if turns is None or not pool_symbols():
+        if turns is None or self.target.standalone or not pool_symbols():
             return False
         step, name = made.step, f"control{len(self.control_functions)}"
         found = emit_control_chunks(made, name, self.target, self, self.sites)

@@ -6,13 +6,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tapeline as tl
+from tapeline.compiler.codegen.lower import lower_graph
+from tapeline.compiler.codegen.module import assemble
 from tapeline.compiler.codegen.pool import default_thread_count, is_pool_supported
+from tapeline.compiler.codegen.target import host_target
 
 pytestmark = pytest.mark.skipif(
     default_thread_count() < 2 or not is_pool_supported(), reason="needs two threads"
@@ -133,6 +137,14 @@ def test_turns_that_need_one_another_or_may_fail_are_not_shared() -> None:
     xs, out = tl.ones(20_000), tl.zeros(20_000)
     for function in (chained, summed, looked_up):
         assert not is_shared(function, xs, out)
+
+
+def test_code_without_python_shares_nothing() -> None:
+    concrete = tl.function(halvings).get_concrete_function(tl.ones(20_000), tl.zeros(20_000))
+    for standalone in (False, True):
+        target = replace(host_target(), standalone=standalone)
+        text = assemble(lower_graph(concrete.optimized_graph, target), target).text
+        assert ("@tapeline_parallel" in text) != standalone
 
 
 def test_few_turns_are_not_shared() -> None:
