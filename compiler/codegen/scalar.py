@@ -24,7 +24,10 @@ _IMPURE = ("phi ", "load ", "alloca ")
 
 
 def _is_impure_call(instruction: str) -> bool:
-    return instruction.startswith("call ") and "@llvm." not in instruction
+    """Whether a call may give something else the next time: masked loads and gathers do."""
+    if not instruction.startswith("call "):
+        return False
+    return "@llvm." not in instruction or "@llvm.masked." in instruction
 
 
 def _float_of(x: Value) -> float | None:

@@ -104,3 +104,20 @@ def test_graphs_with_control_flow_are_read_back() -> None:
     graph = concrete.optimized_graph
     assert graphs_equal(parse_graph(str(graph)), graph)
     assert graphs_equal(pickle.loads(pickle.dumps(graph)), graph)
+
+
+def test_loops_in_registers_read_what_loops_before_them_wrote() -> None:
+    def f(w: Any, v: Any, q: Any) -> Any:
+        if q < 0.5:
+            for element in w * 1.0:
+                k = 0
+                while k < 1 and element * 0.5 - 0.25 > v[1]:
+                    k = k + 1
+                    w = (w + v) * 0.5
+        return w
+
+    v = np.array([-0.36, 0.27, 0.89, 0.78])
+    given = [tl.asarray(x) for x in (v + 0.74, v, 0.1)]
+    expected = f(*given).numpy()
+    np.testing.assert_array_equal(tl.function(f)(*given).numpy(), expected)
+    np.testing.assert_array_equal(expected, (((v + 0.74 + v) * 0.5) + v) * 0.5)
