@@ -9,7 +9,7 @@ import numpy as np
 
 from tapeline.runtime.errors import DTypeError
 from tapeline.runtime.op import Attrs, Sample, ScalarEmitter, ShapeOf, V
-from tapeline.runtime.operators import attach_method, make_binary, promote, promote_named
+from tapeline.runtime.operators import attach_method, constant, make_binary, promote, promote_named
 from tapeline.runtime.ops.logic import SIGNBIT
 from tapeline.runtime.ops.pointwise import (
     BOOL,
@@ -243,6 +243,7 @@ register_ufunc(np.minimum, minimum)
 # -- clip ------------------------------------------------------------------------------------------
 
 
+_NUMBERS = (int, float)
 _clip_ufunc = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
 """What `np.clip` runs, in one pass; NumPy has it since 1.17, but under no public name."""
 
@@ -311,6 +312,10 @@ def clip(x: TensorLike, /, min: TensorLike | None = None, max: TensorLike | None
     >>> tl.clip([-2.0, 0.5, 3.0], 0.0, 1.0).numpy()
     array([0. , 0.5, 1. ])
     """
+    if type(x) is Tensor and type(min) in _NUMBERS and type(max) in _NUMBERS:
+        dtype = x._value.dtype
+        if dtype.kind == "f":
+            return apply(CLIP, x, constant(min, dtype), constant(max, dtype))
     x = as_tensor(x, None, "clip")
     low, high = _inner_bound(x.dtype, min), _inner_bound(x.dtype, max)
     for bound in (low, high):
