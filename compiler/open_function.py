@@ -12,9 +12,10 @@ from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.frontend.families import Places, Plan
 from tapeline.compiler.frontend.specialize import Specializer
-from tapeline.runtime.dims import Sizes, is_open_shape
+from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.op import Op
+from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import Shape, TensorSpec
 
 MAX_SIZES = 64

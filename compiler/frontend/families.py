@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tapeline.runtime.dims import Sizes
 from tapeline.runtime.open_numbers import is_general
+from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import Shape, TensorSpec
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ import numpy as np
 from tapeline.compiler.ir.control_ops import is_cond, is_loop, make_scan_op, remake
 from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER, SIZE
-from tapeline.runtime.dims import Dim, Sizes
+from tapeline.runtime.dims import Dim
 from tapeline.runtime.op import Attrs, Loop, Op, Trait
+from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import TensorSpec, spec_of
 
 CallOp = Callable[[Graph], Op]

@@ -26,10 +26,11 @@ from tapeline.compiler.ir.interpret import run_graph
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER, make_call_op
 from tapeline.compiler.ir.text import attr_text, sizes_of, spec_text, subgraphs_first_use
-from tapeline.runtime.dims import Dim, Sizes, source_of
+from tapeline.runtime.dims import Dim, source_of
 from tapeline.runtime.errors import GraphError, TapelineError
 from tapeline.runtime.op import Attrs, Op, Trait, get_op
 from tapeline.runtime.ops.effects import Message
+from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import SUPPORTED_DTYPES, Shape, TensorSpec, spec_of
 
 Array: TypeAlias = npt.NDArray[Any]

@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
-from tapeline.runtime.dims import OPPOSITES, Sizes, is_open_shape
+from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.errors import DTypeError, GraphError
 from tapeline.runtime.op import Attrs, Op, get_op, make_op
+from tapeline.runtime.sizes import OPPOSITES, Sizes
 from tapeline.runtime.spec import SUPPORTED_DTYPES, TensorSpec, canonical_dtype, spec_of
 
 OpSource: TypeAlias = Op | Callable[[tuple[Graph, ...]], Op]

@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.structure_ops import CONSTANT
-from tapeline.runtime.dims import Dim, Sizes, bare, source_of
+from tapeline.runtime.dims import Dim, bare, source_of
 from tapeline.runtime.op import Attrs, Op
+from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import TensorSpec
 
 INLINE_ELEMENTS = 16

@@ -28,9 +28,9 @@ from tapeline.compiler.saved.archive import ArchiveReader, Array
 from tapeline.compiler.saved.structures import read_structure
 from tapeline.compiler.saved.writer import FORMAT, VERSION
 from tapeline.runtime import nest
-from tapeline.runtime.dims import Sizes
 from tapeline.runtime.errors import ArgumentError, GraphError, SavedFileError, TapelineError
 from tapeline.runtime.op import Op
+from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import Shape, TensorSpec
 from tapeline.runtime.tensor import wrap
 from tapeline.runtime.variable import Variable

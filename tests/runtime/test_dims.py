@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapeline.runtime.dims import Sizes, extent, is_open_shape
+from tapeline.runtime.dims import extent, is_open_shape
+from tapeline.runtime.sizes import Sizes
 
 OPERATIONS = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
 COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)

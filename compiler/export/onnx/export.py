@@ -22,8 +22,8 @@ from tapeline.compiler.export.onnx.model import (
 from tapeline.compiler.export.onnx.translate import Translator, fixing_conditions, prepare
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.open_function import OpenFunction
-from tapeline.runtime.dims import Sizes
 from tapeline.runtime.errors import DTypeError, ExportError
+from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor
 

@@ -25,9 +25,9 @@ from tapeline.compiler.passes.dce import DeadCode
 from tapeline.compiler.passes.fold import Fold
 from tapeline.compiler.passes.inline_calls import InlineCalls
 from tapeline.compiler.passes.pipeline import run_pipeline
-from tapeline.runtime.dims import Condition, Sizes
 from tapeline.runtime.errors import DTypeError, ExportError
 from tapeline.runtime.op import Attrs, Expansion, Op, Trait
+from tapeline.runtime.sizes import Condition, Sizes
 from tapeline.runtime.spec import TensorSpec
 
 _PASSES = (
