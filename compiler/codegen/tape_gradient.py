@@ -144,12 +144,23 @@ class GradientText(ObjectText):
         """Ones for the cotangent of the target."""
         fn = self.fn
         value = self.slot(self.target, Tensor, "_value")
+        dtype = fn.load("ptr", fn.offset(value, layout.ARRAY_DESCR))
+        ndim = fn.load("i32", fn.offset(value, layout.ARRAY_NDIM), 4)
+        self.branch_if(fn.compare("ne", ndim, 0, "i32"), "make_seed")
+        for name in ("float32", "float64"):  # numbers, the most common targets
+            self.branch_unless(self.same(dtype, f"@py_{name}"), f"not_{name}")
+            self.own("seed", f"@py_one_{name}")
+            fn.jump("seeded")
+            fn.label(f"not_{name}")
+        fn.jump("make_seed")
+        fn.label("make_seed")
         shape = self.checked(
             fn.call("ptr", "PyObject_GetAttr", ("ptr", value), ("ptr", "@py_shape"))
         )
         self.take("shape", shape)
-        dtype = fn.load("ptr", fn.offset(value, layout.ARRAY_DESCR))
         self.take("seed", self.call("@py_filled", "@py_one", shape, dtype))
+        fn.jump("seeded")
+        fn.label("seeded")
 
     def claim(self) -> None:
         """Takes the tape for this gradient, unless another thread did so meanwhile."""
