@@ -185,6 +185,13 @@ class ApplyText(ObjectText):
         fn = self.fn
         active = fn.load("ptr", self.active_place)
         self.branch_if(self.same(active, "null"), "recorded")
+        if y is None:  # attributes, such as those of a cast, may make ints of what a tape knows
+            self.branch_if(fn.compare("eq", self.field("n_attrs", "i64"), 0), "is_float")
+            dtype = self.dtype(self.get("part"))
+            self.branch_if(self.same(dtype, "@py_float32"), "is_float")
+            self.branch_unless(self.same(dtype, "@py_float64"), "miss")
+            fn.jump("is_float")
+            fn.label("is_float")
         parents = self.take(
             "parents", self.checked(fn.call("ptr", "PyTuple_New", ("i64", self.n_inputs)))
         )

@@ -64,12 +64,12 @@ def arrays() -> list[Any]:
     return [tl.asarray(x) for x in made]
 
 
-def attrs_of(closure: Closure) -> tuple[Any, ...]:
+def attrs_of(closure: Closure) -> list[tuple[Any, ...]]:
+    """What follows the tensors in calls: nothing, or each of some tuples of attributes."""
     if not closure.op.attr_names:
-        return ()
-    for sample in closure.op.samples:
-        return (sample.attrs,)
-    return (ATTRS[closure.op.name],)
+        return [()]
+    sampled = dict.fromkeys(sample.attrs for sample in closure.op.samples)
+    return [(attrs,) for attrs in sampled] or [(ATTRS[closure.op.name],)]
 
 
 @every_closure
@@ -78,7 +78,7 @@ def test_results_and_errors_are_those_of_the_closure(closure: Closure, native: A
     others: list[Any] = [2, 2.5, -0.0, float("nan"), True, None, "x", np.ones(4), 1j, 10**30]
     pool = arrays()
     if closure.n_inputs == 1:
-        calls: Any = [(x, *attrs_of(closure)) for x in pool]
+        calls: Any = [(x, *attrs) for x in pool for attrs in attrs_of(closure)]
     else:
         calls = itertools.product(pool, [*pool, *others])
     for args in calls:
@@ -90,25 +90,27 @@ def test_results_and_errors_are_those_of_the_closure(closure: Closure, native: A
 def test_nodes_are_those_of_the_closure(closure: Closure, native: Any) -> None:
     for dtype in ("float32", "float64"):
         x, y = (tl.asarray(np.array([0.25, 0.5, 0.75], dtype)) for _ in range(2))
-        for watched in ([x], [y], [x, y], []):
+        inputs = [x, y][: closure.n_inputs]
+        for watched, attrs in itertools.product(([x], [y], [x, y], []), attrs_of(closure)):
             with tl.GradientTape() as tape:
                 tape.watch(watched)
-                inputs = [x, y][: closure.n_inputs]
-                args = (*inputs, *attrs_of(closure))
-                found, expected = outcome(native, *args), outcome(closure.function, *args)
+                found = outcome(native, *inputs, *attrs)
+                expected = outcome(closure.function, *inputs, *attrs)
                 assert_same(found, expected)
-                if type(found) is not tl.Tensor:
-                    continue
-                node, other = found._node, expected._node
-                assert (node is None) == (other is None)
-                if node is None or other is None:
-                    continue
-                assert (node.op, node.attrs, node.parents) == (other.op, other.attrs, other.parents)
-                assert node.rec is node.tapes is other.rec is STATE.active
-                assert len(node.saved) == len(other.saved)
-                for item, its in zip(node.saved, other.saved, strict=True):
-                    np.testing.assert_array_equal(item, its)
+                if type(found) is tl.Tensor:
+                    assert_same_node(found._node, expected._node)
             tape.gradient(x, x)
+
+
+def assert_same_node(node: Any, other: Any) -> None:
+    assert (node is None) == (other is None)
+    if node is None:
+        return
+    assert (node.op, node.attrs, node.parents) == (other.op, other.attrs, other.parents)
+    assert node.rec is node.tapes is other.rec is STATE.active
+    assert len(node.saved) == len(other.saved)
+    for item, its in zip(node.saved, other.saved, strict=True):
+        np.testing.assert_array_equal(item, its)
 
 
 def test_operators_between_tapes() -> None:
