@@ -67,6 +67,31 @@ def test_table_says_which_peers_are_not_installed() -> None:
     assert "2x numpy: yes" in done.stdout
 
 
+@pytest.mark.slow
+def test_sweep_sets_functions_beside_numpys() -> None:
+    options = ["exp", "atan2", "bitwise_left_shift", "sum of rows", "--budget", "0.001"]
+    done = python("-m", "benchmarks.op_sweep", *options)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split("few:")[0].strip() for line in lines[:-1]] == options[:4]
+    assert lines[-1].endswith("functions miss the goal")
+
+
+def test_sweep_compares_functions_that_agree() -> None:
+    code = (
+        "import numpy as np, tapeline as tl\n"
+        "from benchmarks.op_sweep import all_cases, inputs_of\n"
+        "for name, (ours, numpys, count) in all_cases().items():\n"
+        "    arrays = inputs_of(name, count, 10)\n"
+        "    got = np.asarray(ours(*map(tl.asarray, arrays)))\n"
+        "    np.testing.assert_allclose(got, numpys(*arrays), rtol=1e-6, err_msg=name)\n"
+        "print(len(all_cases()))"
+    )
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 90
+
+
 def test_results_are_not_tracked() -> None:
     if not (ROOT / ".git").exists() or os.name == "nt":
         pytest.skip("not a checkout")
