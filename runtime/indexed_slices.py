@@ -17,7 +17,7 @@ from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.spec import DType, Shape
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
 
 
 class IndexedSlices:
@@ -103,6 +103,23 @@ class IndexedSlices:
     def with_values(self, values: Tensor) -> IndexedSlices:
         """Other rows at the same places."""
         return IndexedSlices(values, self.indices, self.dense_shape)
+
+    def part(self, start: int, size: int) -> IndexedSlices:
+        """The rows from `start` on as those of an array of `size` rows. Others are kept as zeros,
+        so that their number needs no look at the indices."""
+        where, cast = get_op("where"), get_op("cast")
+        zero = new_tensor(np.asarray(start, self.indices.dtype))
+        end = new_tensor(np.asarray(start + size, self.indices.dtype))
+        inside = bind(
+            get_op("logical_and"),
+            (bind(get_op("less_equal"), (zero, self.indices)),
+             bind(get_op("less"), (self.indices, end))),
+        )  # fmt: skip
+        indices = bind(where, (inside, self.indices - zero, self.indices * 0))
+        mask = bind(cast, (inside,), (self.dtype,))
+        for axis in range(1, len(self.dense_shape)):
+            mask = bind(get_op("expand_dims"), (mask,), ((axis,),))
+        return IndexedSlices(self.values * mask, indices, (size, *self.dense_shape[1:]))
 
     def __neg__(self) -> IndexedSlices:
         return self.with_values(-self.values)

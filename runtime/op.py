@@ -93,6 +93,8 @@ class Trait(enum.Flag):
     """Two runs differ; never shared or folded."""
     NO_RECOMPUTE = enum.auto()
     """Too dear to run again in a backward pass: matrix products, convolutions, host calls."""
+    ROWS = enum.auto()
+    """Its gradient rules take `IndexedSlices` for a cotangent; for others the whole stands in."""
     CALL = enum.auto()
     """Its one sub-graph, applied to its inputs, is all that it means."""
 

@@ -20,7 +20,7 @@ from tapeline.runtime.array_walk import WALKER, add_up, as_cotangent
 from tapeline.runtime.dispatch import BUSY, STATE
 from tapeline.runtime.errors import GradientError
 from tapeline.runtime.indexed_slices import densified
-from tapeline.runtime.op import OUT, Op
+from tapeline.runtime.op import OUT, Op, Trait
 from tapeline.runtime.record import JointNode, Node, PickNode, TapeSet, new_pick
 from tapeline.runtime.spec import DType, Shape
 from tapeline.runtime.tensor import Tensor, new_tensor, wrap
@@ -305,7 +305,9 @@ class Walk:
             return cts, node.saved
         if self.mode == _MIXED and self.is_private(node, cts):
             return [ct._value if type(ct) is Tensor else ct for ct in cts], node.saved
-        return [as_cotangent(densified(ct)) for ct in cts], _lift(node)
+        if node.op is None or not node.op.traits & Trait.ROWS:
+            cts = [densified(ct) for ct in cts]
+        return [as_cotangent(ct) for ct in cts], _lift(node)
 
     def is_private(self, node: Node, cts: list[Any]) -> bool:
         """Whether no other tape could record what the rules of the node do."""

@@ -165,7 +165,7 @@ MULTIPLY = define_pointwise(
     saves=(0, 1),
     vjps=(_multiply_vjp_x, _multiply_vjp_y),
     emit=_multiply_emit,
-    traits=Trait.COMMUTATIVE,
+    traits=Trait.COMMUTATIVE | Trait.ROWS,
     identity=1.0,
 )
 
@@ -208,7 +208,8 @@ attach_operators("mul", "*", MULTIPLY)
 
 
 def _divide_vjp_x(ct: Any, attrs: Attrs, x_shape: Shape, y: Any, out: Any) -> Any:
-    return unbroadcast(over(ct, y), x_shape)
+    part = over(ct, y)
+    return part if part.shape == x_shape else unbroadcast(part, x_shape)
 
 
 def _divide_vjp_y(ct: Any, attrs: Attrs, x_shape: Shape, y: Any, out: Any) -> Any:
@@ -228,6 +229,7 @@ DIVIDE = define_pointwise(
     vjps=(_divide_vjp_x, _divide_vjp_y),
     emit=_divide_emit,
     domain=(0.5, 3.0),
+    traits=Trait.ROWS,
 )
 
 _divide = make_binary(DIVIDE, promote=promote_to_divide)

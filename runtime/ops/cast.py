@@ -51,7 +51,7 @@ REAL = define_pointwise(
     saves=(DTypeOf(0),),
     vjps=(_real_vjp,),
     emit=_identity_emit,
-    traits=Trait.IDEMPOTENT,
+    traits=Trait.IDEMPOTENT | Trait.ROWS,
 )
 
 _real = make_unary(REAL)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
-from tapeline.runtime.op import Assembly, Attrs, Expansion, Part, Sample, define_op
+from tapeline.runtime.indexed_slices import IndexedSlices, densified
+from tapeline.runtime.op import Assembly, Attrs, Expansion, Part, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis, no_pad_first
 from tapeline.runtime.ops.pointwise import apply, call, shorten
@@ -60,6 +61,12 @@ def _concat_vjp(cts: tuple[Any, ...], attrs: Attrs, needed: Sequence[bool]) -> t
     sizes: tuple[int, ...]
     axis, sizes = attrs  # type: ignore[assignment]  # attributes are typed loosely
     starts = accumulate(sizes, initial=0)
+    if type(ct) is IndexedSlices and axis == 0:
+        return tuple(
+            ct.part(start, size) if wanted else None
+            for start, size, wanted in zip(starts, sizes, needed, strict=False)
+        )
+    ct = densified(ct)
     return tuple(
         slice_along(ct, axis, start, start + size) if wanted else None
         for start, size, wanted in zip(starts, sizes, needed, strict=False)
@@ -87,6 +94,7 @@ CONCAT = define_op(
     n_inputs=None,
     attr_names=("axis", "sizes"),
     joint_vjp=_concat_vjp,
+    traits=Trait.ROWS,
     emit=Assembly(_concat_parts),
     kinds=ANY_KIND,
     samples=(

@@ -18,6 +18,7 @@ import numpy as np
 from tapeline.runtime.cells import make_inplace
 from tapeline.runtime.dispatch import BUSY, GUARDED, GUARDING, RECORDING, STATE, bind
 from tapeline.runtime.errors import DTypeError
+from tapeline.runtime.indexed_slices import IndexedSlices, densified
 from tapeline.runtime.op import (
     Attrs,
     Infer,
@@ -209,7 +210,7 @@ def along(ct: Any, derivative: Any) -> Any:
     if dtype is not _FLOAT32 and dtype is not _FLOAT64 and dtype.kind == "c":
         derivative = call(get_op("conj"), derivative)
     if (GUARDING[0] or BUSY[0]) and _is_guarded(ct, derivative):
-        return call(get_op("guarded_multiply"), ct, derivative)
+        return _guarded("guarded_multiply", ct, derivative)
     return ct * derivative
 
 
@@ -219,7 +220,7 @@ def over(ct: Any, divisor: Any) -> Any:
     if divisor.dtype.kind == "c":
         divisor = call(get_op("conj"), divisor)
     if (GUARDING[0] or BUSY[0]) and _is_guarded(ct, divisor):
-        return call(get_op("guarded_divide"), ct, divisor)
+        return _guarded("guarded_divide", ct, divisor)
     return ct / divisor
 
 
@@ -228,6 +229,13 @@ def masked(result: Any) -> Any:
     behind such a rule a zero can meet an infinity."""
     STATE.masked = True
     return result
+
+
+def _guarded(name: str, ct: Any, other: Any) -> Any:
+    """A guarded product or quotient; rows stay rows where a number scales them."""
+    if type(ct) is IndexedSlices and other.shape == ():
+        return ct.with_values(call(get_op(name), ct.values, other))
+    return call(get_op(name), densified(ct), other)
 
 
 def _is_guarded(ct: Any, other: Any) -> bool:

@@ -29,7 +29,7 @@ NEGATIVE = define_pointwise(
     kinds="iufc",
     vjps=(_negative_vjp,),
     emit=_negative_emit,
-    traits=Trait.INVOLUTION,
+    traits=Trait.INVOLUTION | Trait.ROWS,
 )
 
 _negative = make_unary(NEGATIVE)

@@ -168,3 +168,28 @@ def test_gradient_descent_updates_the_rows_alone(mode: Wrapper) -> None:
     options: dict[str, Any]
     for options in ({}, {"momentum": 0.5}, {"weight_decay": 0.1}, {"clip_norm": 1.0}):
         np.testing.assert_allclose(trained(True, **options), trained(False, **options), rtol=1e-12)
+
+
+@MODES
+def test_rows_flow_through_scaling_and_joining(mode: Wrapper) -> None:
+    a, b = tl.Variable(np.ones((3, 2))), tl.Variable(np.ones((2, 2)))
+
+    def run(factor: Any) -> Any:
+        with tl.GradientTape(persistent=True) as tape:
+            table = tl.concat([-(a * 2.0) * factor, b / 4.0], axis=0)
+            y = tl.sum(tl.take(table, [4, 0, 0, 3], axis=0) * [[1.0], [2.0], [3.0], [4.0]])
+        return tape.gradient(y, [a, b], sparse=True), tape.gradient(y, [a, b])
+
+    sparse, dense = mode(run)(tl.asarray(10.0))
+    for rows, whole in zip(sparse, dense, strict=True):
+        assert type(rows) is tl.IndexedSlices
+        np.testing.assert_allclose(rows.numpy(), whole.numpy())
+    np.testing.assert_allclose(dense[0].numpy(), [[-100.0, -100.0], [0.0, 0.0], [0.0, 0.0]])
+
+
+def test_a_column_of_factors_makes_rows_dense() -> None:
+    table, factors = tl.Variable(np.ones((3, 2))), tl.asarray([[1.0], [2.0], [3.0]])
+    with tl.GradientTape() as tape:
+        y = tl.sum(tl.take(table * factors, [2, 2], axis=0))
+    found = tape.gradient(y, table, sparse=True)
+    np.testing.assert_array_equal(np.asarray(found), [[0.0, 0.0], [0.0, 0.0], [6.0, 6.0]])
