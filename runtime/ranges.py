@@ -9,13 +9,17 @@ from typing import Any
 __all__ = ["range"]
 
 
-def range(*bounds: Any) -> builtins.range:
+def range(*bounds: Any, parallel: bool = False) -> builtins.range:
     """A range whose `for` loop becomes one loop of the graph, and is never unrolled.
 
     Parameters
     ----------
     *bounds : int or Tensor of int, shape ()
         `stop`, or `start, stop`, or `start, stop, step`, as for Python's `range`.
+    parallel : bool
+        States that the rounds need nothing of one another, so that they may run in any order and
+        on several threads: no number goes from round to round, and each writes to other elements
+        of arrays than the rest.
 
     Returns
     -------
@@ -26,6 +30,8 @@ def range(*bounds: Any) -> builtins.range:
     ------
     SymbolicTensorError
         If a bound is a tensor of a trace, in code that is not converted.
+    TracingError
+        In a compiled function, if `parallel` is set and a number goes from round to round.
 
     Examples
     --------

@@ -40,10 +40,12 @@ def _range(*args: Any) -> Any:
     return range_of(start, stop, step)
 
 
-def _explicit_range(*args: Any) -> Any:
+def _explicit_range(*args: Any, parallel: bool = False) -> Any:
     bounds = [_index(x) for x in args]
     start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), tuple(bounds))
-    return range_of(start, stop, step, is_explicit=True)
+    made = range_of(start, stop, step, is_explicit=True)
+    made.is_parallel = parallel
+    return made
 
 
 def _arange(start: Any, /, stop: Any = None, step: Any = 1, **options: Any) -> Any:

@@ -52,6 +52,7 @@ def finish(loop: Loop) -> None:
                 outputs.append(same)
             else:
                 outputs.append(node_of(loop.body_trace, after.leaves[k], wanted))
+                loop.check_independence(item, same, outputs[-1])
             initial.append(initial_tensor(item.initial[k], wanted))
             joined.append(wanted)
     placeholders = loop.test_inputs, loop.body_inputs

@@ -70,6 +70,8 @@ class Loop:
     body: Callable[[], None]
     what: str
     is_counted: bool = False
+    is_parallel: bool = False
+    """Whether the rounds are said to need nothing of one another."""
     runs_once: bool = False
     rows: tuple[Tensor, ...] = ()
     """Tensors of which each round takes one part, for `row_body` instead of `index_body`."""
@@ -220,6 +222,16 @@ class Loop:
             return as_condition(rest) & as_condition(going) if is_symbolic(going) else rest
         assert self.test is not None
         return as_condition(self.test())
+
+    def check_independence(self, item: Carried, same: int, after: int) -> None:
+        """Raises an error if a number goes from round to round of a loop that is said to have
+        independent ones."""
+        if self.is_parallel and same != after and not self.body_trace.graph.spec(same).shape:
+            raise TracingError(
+                f"{self.what} goes through tl.range(parallel=True), so its rounds must need "
+                f"nothing of one another, but {item.name!r} goes from round to round; leave "
+                "parallel=True away, or write to an element of an array for each round"
+            )
 
     def _check_test(self) -> None:
         if self.test_trace.raised is not None:

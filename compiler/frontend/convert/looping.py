@@ -163,6 +163,7 @@ def _counted(
     """The loop that counts an index up to the number of items."""
     count = items.count
     loop = Loop(state, test, nothing, what, is_counted=True)
+    loop.is_parallel = items.is_parallel
     loop.runs_once = isinstance(count, int) and count > 0
     if isinstance(count, int):
         loop.limit = count

@@ -51,6 +51,8 @@ class Sequence:
         self.item = item
         self.is_long_range = is_long_range
         self.is_explicit = is_explicit
+        self.is_parallel = False
+        """Whether the user says that rounds need nothing of one another."""
 
     def after(self, start: int) -> Sequence:
         """The same without the first items."""

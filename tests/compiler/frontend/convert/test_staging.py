@@ -951,3 +951,23 @@ def test_functions_given_to_transforms_and_loops_are_converted() -> None:
     assert mapped(rows).numpy().tolist() == [2.0, 2.0, 6.0]
     chosen = tl.function(lambda x: tl.cond(x > 0, lambda: squared(x) if x < 5 else x, lambda: -x))
     assert [chosen(tl.asarray(v)).item() for v in (2.0, 7.0, -1.0)] == [16.0, 7.0, 1.0]
+
+
+def test_rounds_that_are_said_to_be_independent() -> None:
+    def squares(x: Any) -> Any:
+        y = tl.zeros(x.shape)
+        for k in tl.range(x.shape[0], parallel=True):
+            y[k] = x[k] * x[k] + k
+        return y
+
+    same(squares, np.arange(50.0))
+
+    @tl.function
+    def total(x: Any) -> Any:
+        found = 0.0
+        for k in tl.range(x.shape[0], parallel=True):
+            found += x[k]
+        return found
+
+    with pytest.raises(TracingError, match=r"parallel=True.*'found' goes from round to round"):
+        total(tl.ones(50))
