@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from tapeline.compiler.codegen import philox
+from tapeline.compiler.export.onnx import elimination
 from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref, is_open
 from tapeline.compiler.export.onnx.rules import Use, reduce, spread, take_places
 from tapeline.compiler.export.onnx.scalar import BOOL, INT32, OnnxScalars, computing_dtype
@@ -23,7 +24,7 @@ from tapeline.runtime.tensor import Tensor
 
 FLOAT32 = np.dtype(np.float32)
 
-NamedRule = Callable[[Use], "Ref | None"]
+NamedRule = Callable[[Use], "Ref | list[Ref] | None"]
 
 
 def _reshape(use: Use) -> Ref:
@@ -406,10 +407,6 @@ def _wide_product(b: OnnxScalars, x: Ref, factor: int) -> tuple[Ref, Ref]:
     return top, b.mul(x, b.const(factor, x))
 
 
-def _determinant(use: Use) -> Ref | None:
-    return use.graph.add("Det", use.inputs[0]) if use.dtype == FLOAT32 else None
-
-
 # ---- effects
 
 
@@ -449,7 +446,10 @@ NAMED: dict[str, NamedRule] = {
     "integer_power": _integer_power,
     "random_bits": _random_bits,
     "fold_windows": _fold_windows,
-    "det": _determinant,
+    "inv": elimination.inverse,
+    "solve": elimination.solution,
+    "det": elimination.determinant,
+    "slogdet": elimination.sign_and_logarithm,
     "host_assert": _left_out,
     "host_print": _left_out,
 }

@@ -223,12 +223,20 @@ def _ranked(use: Use, x: Ref, kind: str) -> Ref:
 
 
 def _matmul(use: Use) -> Ref:
+    """Vectors are given as matrices: ONNX Runtime mistakes them beside a transposed operand."""
     a, b = use.inputs
     graph = use.graph
+    vectors = [position for position in (0, 1) if len(use.shape_of(position)) == 1]
     if not use.specs[0].size * use.specs[1].size:
         return graph.constant(np.zeros(use.shape, use.dtype))
     wide = computing_dtype(a.dtype)
+    if 0 in vectors:
+        a = graph.reshape(a, (1, *use.shape_of(0)))
+    if 1 in vectors:
+        b = graph.reshape(b, (*use.shape_of(1), 1))
     found = graph.add("MatMul", graph.cast(a, wide), graph.cast(b, wide), dtype=wide)
+    if vectors:
+        found = graph.reshape(found, use.shape)
     return use.scalars.cast(found, use.dtype)
 
 

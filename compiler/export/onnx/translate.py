@@ -137,7 +137,7 @@ class Translator:
         rule = NAMED.get(op.name)
         found = None if rule is None else rule(use)
         if found is not None:
-            return [found]
+            return found if isinstance(found, list) else [found]
         if op.name in TRACED:
             return self._expanded(use, TRACED[op.name])
         if isinstance(op.lowering, Expansion):

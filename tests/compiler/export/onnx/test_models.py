@@ -23,9 +23,7 @@ ROOT = Path(__file__).resolve().parents[4]
 PROGRAMS = sorted((ROOT / "examples/numpy_programs").glob("*.py"))
 NOT_EXPORTED = {
     "fourier_by_hand": "matmul at fourier_by_hand.py:14: ONNX runtimes compute no complex numbers",
-    "kalman_filter": "inv at kalman_filter.py:18",
     "mandelbrot": "the input points: ONNX models hold no complex128",
-    "polynomial_fit": "solve at polynomial_fit.py:13",
     "principal_components": "eigh at principal_components.py:13",
 }
 """Programs that use what ONNX lacks, and what the error says."""
@@ -192,6 +190,13 @@ def test_numpy_program(path: Path, tmp_path: Path) -> None:
     assert_all_close(got.values(), want if isinstance(want, tuple) else (want,), 1e-9)
 
 
+def test_a_transposed_matrix_times_a_vector(tmp_path: Path, rng: np.random.Generator) -> None:
+    """ONNX Runtime 1.32 gets this wrong where the vector has one dimension."""
+    a, x = rng.normal(size=(9, 4)), rng.normal(size=9)
+    got = export_and_run(tl.function(lambda a, x: (a.T @ x, x @ a)), [a, x], tmp_path / "m.onnx")
+    assert_all_close(got.values(), [a.T @ x, x @ a], 1e-13)
+
+
 # Random graphs
 
 
@@ -226,10 +231,10 @@ def test_gradients_of_random_functions(first: int, tmp_path: Path) -> None:
 def test_what_cannot_be_exported_is_named_all_at_once(tmp_path: Path) -> None:
     @tl.function
     def several(x: Tensor) -> Tensor:
-        a = tl.linalg.inv(x)
+        a = tl.linalg.cholesky(x)
         return tl.sum(a) + tl.sum(tl.linalg.eigvalsh(x))
 
-    with pytest.raises(ExportError, match=r"(?s)inv at test_models.py:\d+.*eigvalsh at test_mod"):
+    with pytest.raises(ExportError, match=r"(?s)cholesky at test_models.py:\d+.*eigvalsh at test"):
         export_and_run(several, [np.eye(3)], tmp_path / "m.onnx")
     assert not (tmp_path / "m.onnx").exists()
 
