@@ -579,6 +579,9 @@ def trace(
         return trace(
             function, name, signature, call, autograph, plan, manner, asked, is_second=True
         )
+    callbacks, graph.callbacks = graph.callbacks, []
+    for callback in callbacks:
+        callback()
     cells: list[tuple[Capture | int, int]] = list(written)
     for position, placeholder in enumerate(placeholders):
         node = placeholder._value.id

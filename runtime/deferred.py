@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 
 from tapeline.runtime.dispatch import STATE
-from tapeline.runtime.errors import ArgumentTypeError, ShapeError
+from tapeline.runtime.errors import ArgumentTypeError, SignatureMismatchError
 from tapeline.runtime.spec import DType, TensorSpec
 from tapeline.runtime.tensor import Tensor, as_tensor
 
@@ -48,7 +48,7 @@ class Deferred:
         )
         tensor = as_tensor(found, None if is_typed else self.dtype, "deferred")
         if (tensor.shape, tensor.dtype) != (self.shape, self.dtype):
-            raise ShapeError(
+            raise SignatureMismatchError(
                 f"deferred: the function gave {tensor.dtype} of shape {tensor.shape}; its spec "
                 f"promises {self.dtype} of shape {self.shape}"
             )
@@ -58,7 +58,7 @@ class Deferred:
         return f"<deferred {self.spec}>"
 
 
-def deferred(function: Callable[[], Any], spec: TensorSpec) -> Tensor:
+def deferred(function: Callable[[], Any], spec: TensorSpec, key: Hashable | None = None) -> Tensor:
     """What a function without parameters gives, asked anew at each call of a compiled function.
 
     It runs before the compiled code, outside of it. Gradients reach the tensors that it gives.
@@ -69,6 +69,8 @@ def deferred(function: Callable[[], Any], spec: TensorSpec) -> Tensor:
         Gives a tensor, an array or a number.
     spec : TensorSpec
         Its shape and dtype, always the same.
+    key : hashable, optional
+        Deferred values with the same key in one function are one: the first function is asked.
 
     Returns
     -------
@@ -76,8 +78,8 @@ def deferred(function: Callable[[], Any], spec: TensorSpec) -> Tensor:
 
     Raises
     ------
-    ShapeError
-        (a ValueError) where the function gives something else than `spec` says.
+    SignatureMismatchError
+        (a TypeError and a ValueError) where the function gives something else than `spec` says.
 
     Examples
     --------
@@ -93,4 +95,4 @@ def deferred(function: Callable[[], Any], spec: TensorSpec) -> Tensor:
         raise ArgumentTypeError(f"deferred: expected a function, got {type(function).__name__}")
     source = Deferred(function, spec)
     defer = getattr(STATE.handler, "defer", None)
-    return source.value() if defer is None else defer(source)
+    return source.value() if defer is None else defer(source, key)

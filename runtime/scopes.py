@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tapeline.runtime.dispatch import STATE, push_handler
+from tapeline.runtime.errors import TracingError
 
-__all__ = ["executing_eagerly", "init_scope"]
+__all__ = ["executing_eagerly", "init_scope", "on_trace_end"]
 
 
 @contextmanager
@@ -49,3 +50,34 @@ def executing_eagerly() -> bool:
     (True, False)
     """
     return STATE.handler is None
+
+
+def on_trace_end(callback: Callable[[], object]) -> None:
+    """Has a function called when the trace that is under way is over, if it succeeds; once a trace.
+
+    Parameters
+    ----------
+    callback : callable
+        Without parameters.
+
+    Raises
+    ------
+    TracingError
+        (a RuntimeError) where no function is traced.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> ended = []
+    >>> @tl.function
+    ... def f(x):
+    ...     tl.on_trace_end(lambda: ended.append("f"))
+    ...     return x * 2
+    >>> y = f(tl.asarray(1.0)), f(tl.asarray(2.0))
+    >>> ended
+    ['f']
+    """
+    register = getattr(STATE.handler, "on_trace_end", None)
+    if register is None:
+        raise TracingError("on_trace_end: no function is traced here; call it in one")
+    register(callback)

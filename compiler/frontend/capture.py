@@ -10,7 +10,7 @@ A number or an array made during the trace is a constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -100,7 +100,7 @@ class CapturingGraph(Graph):
 
     __slots__ = (
         "__weakref__", "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers",
-        "captures", "collections", "feeds", "holds_arrays", "is_open",
+        "callbacks", "captures", "collections", "deferred", "feeds", "holds_arrays", "is_open",
         "location", "n_created", "origins", "outer",
         "reads", "resources", "surroundings", "trace",
     )  # fmt: skip
@@ -129,6 +129,9 @@ class CapturingGraph(Graph):
         """What the inputs are in the call that is traced; None for those that specs stand for."""
         self.trace: Callable[[], Any] = _no_trace
         """The concrete function that is made of the graph; None before and after its life."""
+        self.deferred: dict[Hashable, Tensor] = {}
+        self.callbacks: list[Callable[[], object]] = []
+        """What is called when the trace is over."""
         self.n_created = 0
         """How many Variables the trace made."""
         self.collections: dict[str, list[Any]] = {}
@@ -164,6 +167,7 @@ class CapturingGraph(Graph):
             self._numbers.clear()
             self._frozen.clear()
             self.feeds.clear()
+            self.deferred.clear()
 
     def freeze(self, value: Any) -> Any:
         """The same tensor or array, which the trace takes as a constant from now on."""
@@ -274,10 +278,7 @@ class CapturingGraph(Graph):
         from tapeline.compiler.frontend.lifting import first_value  # it needs this class
 
         found = first_value(value)
-        root = self
-        while root.surroundings is not None and root.outer is not None:
-            root = root.outer
-        root.n_created += 1
+        self.root().n_created += 1
         return found
 
     @property
@@ -430,17 +431,31 @@ class CapturingGraph(Graph):
             return tensor
         return self.tensor(found.placeholder)
 
-    def defer(self, source: Deferred) -> Tensor:
-        """A hidden input of the outermost function that is traced together with this graph, with a
-        value that is asked for at each call."""
+    def root(self) -> CapturingGraph:
+        """The outermost graph that is traced together with this one, a branch or a body."""
         root = self
         while root.surroundings is not None and root.outer is not None:
             root = root.outer
+        return root
+
+    def defer(self, source: Deferred, key: Hashable | None = None) -> Tensor:
+        """A hidden input of the function, with a value that is asked for at each call; one per
+        key."""
+        root = self.root()
+        known = None if key is None else root.deferred.get(key)
+        if known is not None:
+            return known
         name, spec = f"capture{len(root.captures)}", spec_of(source.shape, source.dtype)
         tensor = root.placeholder_tensor(spec, name)
         value = tensor._value
         root.captures.append(Capture(source, value.id, tensor, value, None))
+        if key is not None:
+            root.deferred[key] = tensor
         return tensor
+
+    def on_trace_end(self, callback: Callable[[], object]) -> None:
+        """Has a function called when the trace is over."""
+        self.root().callbacks.append(callback)
 
     def written_cells(self) -> list[tuple[Capture, int]]:
         """Captured cells that the trace gave a new value, with the node of that value; all cells

@@ -245,6 +245,7 @@ from tapeline.runtime.python_calls import py_function as py_function
 from tapeline.runtime.ranges import range as range
 from tapeline.runtime.scopes import executing_eagerly as executing_eagerly
 from tapeline.runtime.scopes import init_scope as init_scope
+from tapeline.runtime.scopes import on_trace_end as on_trace_end
 from tapeline.runtime.spec import TensorSpec as TensorSpec
 from tapeline.runtime.tape import GradientTape as GradientTape
 from tapeline.runtime.tape import stop_recording as stop_recording

@@ -9,7 +9,7 @@ import pytest
 
 import tapeline as tl
 from tapeline.runtime.deferred import Deferred
-from tapeline.runtime.errors import ArgumentError, ShapeError
+from tapeline.runtime.errors import ArgumentError, SignatureMismatchError
 
 PAIR = tl.TensorSpec([2])
 
@@ -109,8 +109,21 @@ def test_a_deferred_value_of_another_kind_is_refused_and_the_next_call_works() -
     f = tl.function(lambda x: x * tl.deferred(lambda: values.pop(0), tl.TensorSpec([])))
     x = tl.asarray(2.0)
     assert f(x).item() == 2.0
-    with pytest.raises(ShapeError, match=r"deferred: the function gave float64 of shape \(2,\)"):
+    with pytest.raises(
+        SignatureMismatchError, match=r"deferred: the function gave float64 of shape \(2,\)"
+    ):
         f(x)
-    with pytest.raises(ShapeError, match="gave float32"):
+    with pytest.raises(SignatureMismatchError, match="gave float32"):
         f(x)
     assert f(x).item() == 8.0
+
+
+def test_one_key_is_one_deferred_value_and_the_first_function_wins() -> None:
+    spec = tl.TensorSpec([])
+
+    @tl.function
+    def f(x: Any) -> Any:
+        return x + tl.deferred(lambda: 1.0, spec, key="k") + tl.deferred(lambda: 5.0, spec, key="k")
+
+    assert f(tl.asarray(0.0)).item() == 2.0
+    assert len(f.get_concrete_function(spec).captures) == 1
