@@ -350,17 +350,19 @@ class Loop:
         except MismatchError:
             is_start_weak = given.weak is not None and (self.runs_once or item.is_late)
             if not (is_start_weak and type(leaf) is Leaf):
-                raise self._drift(item.name, describe(given), describe(leaf)) from None
+                raise self._drift(
+                    item.name, describe(given), describe(leaf), _growth_hint(item.name, given, leaf)
+                ) from None
             joined = Joined(leaf.spec, None)  # as in `total = 0`, then `total + row`
         assert type(joined) is Joined
         return joined
 
-    def _drift(self, name: str, before: str, after: str) -> TracingError:
+    def _drift(self, name: str, before: str, after: str, hint: str = "") -> TracingError:
         shown = "the result of the function" if name == RESULT else f"the variable {name!r}"
         error = DriftError(
             f"{self.what} depends on a tensor, and {shown} is {before} before a round and "
             f"{after} after it; it must keep its type: give it its lasting dtype and shape "
-            "before the loop"
+            f"before the loop{hint}"
         )
         error.is_tensor = before.startswith("a tensor")
         return error
@@ -411,6 +413,20 @@ class Loop:
         graph = tracing_graph()
         if graph is not None and graph.reads is not None:
             graph.reads.poisoned[name] = f"{self.what} {reason} before the loop"
+
+
+def _growth_hint(name: str, given: Leaf, leaf: Any) -> str:
+    """What to do about a tensor whose shape changes from round to round."""
+    if type(leaf) is not Leaf or leaf.spec.dtype != given.spec.dtype:
+        return ""
+    before, after = given.spec.shape, leaf.spec.shape
+    if len(before) != len(after):
+        return ""
+    shape = tuple([a if a == b else None for a, b in zip(before, after, strict=True)])
+    return (
+        f", write to a tl.TensorArray of known size, or call tl.set_loop_options(shape_invariants="
+        f"[({name}, {shape})]) in the loop, and the function runs op by op"
+    )
 
 
 def nothing() -> None:

@@ -971,3 +971,16 @@ def test_rounds_that_are_said_to_be_independent() -> None:
 
     with pytest.raises(TracingError, match=r"parallel=True.*'found' goes from round to round"):
         total(tl.ones(50))
+
+
+def test_tensor_that_grows_from_round_to_round_is_told_what_to_do() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        while x.sum() < 10:
+            x = tl.concat([x, x])
+        return x
+
+    with pytest.raises(TracingError, match=r"'x' is a tensor of float64 and shape \(2,\).*\(4,\)"):
+        f(tl.ones(2))
+    with pytest.raises(TracingError, match=r"set_loop_options\(shape_invariants=\[\(x, \(None,\)"):
+        f(tl.ones(2))
