@@ -74,9 +74,11 @@ def Assert(  # TensorFlow's name
     ... def root(x):
     ...     tl.Assert(x >= 0, [x], "no root")
     ...     return tl.sqrt(x)
-    >>> root(tl.asarray(-4.0))
-    Traceback (most recent call last):
-    tapeline.runtime.errors.CheckError: no root: the condition does not hold; data[0] = -4.
+    >>> try:
+    ...     root(tl.asarray(-4.0))
+    ... except AssertionError as error:
+    ...     print(error)
+    no root: the condition does not hold; data[0] = -4.
     """
     texts = [item for item in data or () if isinstance(item, str)]
     tensors = {
