@@ -8,7 +8,7 @@ from typing import Any
 
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import users
-from tapeline.runtime.errors import ArgumentTypeError, ShapeError
+from tapeline.runtime.errors import ArgumentTypeError, ShapeError, StateError
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 
@@ -91,7 +91,7 @@ class Carried:
             is_weak = type(leaf) in (bool, int, float)
             tensor = as_tensor(leaf, spec.dtype if is_weak else None, self.name)
             if tensor_spec(tensor) != spec:
-                raise ShapeError(
+                raise StateError(
                     f"{self.name}: what it carries must stay alike, but leaf {number} is "
                     f"{describe(spec)} before a turn and {describe(tensor_spec(tensor))} after it; "
                     "cast or reshape it before the loop, or in the body"

@@ -20,6 +20,11 @@ class DTypeError(TapelineError, TypeError):
     """A dtype an op has no meaning for, such as `bitwise_and` of floats. Cast with `tl.astype`."""
 
 
+class StateError(ShapeError, DTypeError):
+    """What a loop carries changed its shape or dtype from one turn to the next; a ValueError and a
+    TypeError. Cast or reshape it before the loop, or in the body."""
+
+
 class ArgumentError(TapelineError, ValueError):
     """A value that an argument cannot take, such as an axis that the tensor does not have."""
 
