@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,29 +88,28 @@ def test_bench_measures_a_file(file: str, capsys: pytest.CaptureFixture[str]) ->
     assert "profile:" in trace["kernels"]
 
 
-def test_cache_is_shown_explained_and_cleared(
-    file: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("TAPELINE_CACHE", "1")
-    monkeypatch.setenv("TAPELINE_CACHE_DIR", str(tmp_path / "cache"))
-    assert main(["cache", "why", file, "--json"]) == OK
-    report = json.loads(capsys.readouterr().out)
-    assert report["kept"] == 0
-    assert report["because"].startswith("new: nothing was compiled from this code before")
-    assert main(["cache", "why", file, "--json"]) == OK
-    report = json.loads(capsys.readouterr().out)
-    assert (report["compiled"], report["because"]) == (0, "all of it was kept")
-    assert main(["cache", "info", "--json"]) == OK
-    objects = json.loads(capsys.readouterr().out)["objects"]
+def test_cache_is_shown_explained_and_cleared(file: str, tmp_path: Path) -> None:
+    def tapeline(*arguments: str, switch: str = "1") -> dict[str, Any]:
+        """What a process of its own says, which has compiled nothing yet."""
+        environment = {
+            **os.environ, "TAPELINE_CACHE": switch, "TAPELINE_CACHE_DIR": str(tmp_path / "cache"),
+            "PYTHONPATH": str(Path(tl.__file__).parent.parent),
+        }  # fmt: skip
+        command = [sys.executable, "-m", "tapeline", *arguments, "--json"]
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
+
+    first = tapeline("cache", "why", file)
+    assert first["kept"] == 0
+    assert first["because"].startswith("new: nothing was compiled from this code before")
+    second = tapeline("cache", "why", file)
+    assert (second["compiled"], second["because"]) == (0, "all of it was kept")
+    objects = tapeline("cache", "info")["objects"]
     assert objects > 0
-    assert main(["cache", "clear", "--json"]) == OK
-    assert json.loads(capsys.readouterr().out)["deleted"] == objects
-    monkeypatch.setenv("TAPELINE_CACHE", "0")
-    assert main(["cache", "info"]) == OK
-    assert "not used: the environment variable TAPELINE_CACHE is 0" in capsys.readouterr().out
+    assert tapeline("cache", "clear")["deleted"] == objects
+    off = tapeline("cache", "info", switch="0")
+    assert off == {"cache": "not used: the environment variable TAPELINE_CACHE is 0"}
 
 
 def test_failures_and_misuse_have_their_own_codes(
