@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.case import EAGER, JAX, NUMBA, NUMPY, OURS, TORCH, time_text
+from benchmarks.case import EAGER, JAX, NUMBA, NUMPY, OURS, TENSORFLOW, TORCH, time_text
 
-PEERS = (NUMPY, EAGER, JAX, TORCH, NUMBA)
+PEERS = (NUMPY, EAGER, JAX, TORCH, TENSORFLOW, NUMBA)
 MARKS = {True: "yes", False: "NO", None: "-"}
 
 
