@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.errors import LeakedTensorError
@@ -11,6 +12,10 @@ from tapeline.runtime.spec import DType, Shape, TensorSpec
 
 if TYPE_CHECKING:
     from tapeline.compiler.frontend.capture import CapturingGraph
+
+
+_MOST_NODES = 32
+"""So many nodes are run at most to know a value while a function is traced."""
 
 
 class Symbol:
@@ -42,6 +47,31 @@ class Symbol:
     def constant(self) -> npt.NDArray[Any] | None:
         """The value, where the trace knows it."""
         return self.graph.constant_value(self.id)
+
+    @property
+    def known(self) -> npt.NDArray[Any] | None:
+        """The value, where a few ops make it of constants alone."""
+        graph = self.graph
+        needed, stack = set(), [self.id]
+        while stack:
+            node = stack.pop()
+            if node in needed:
+                continue
+            needed.add(node)
+            is_constant = graph.constant_value(node) is not None
+            if len(needed) > _MOST_NODES or not (is_constant or graph.inputs[node]):
+                return None
+            if not graph.ops[node].is_pure or isinstance(graph.specs[node], tuple):
+                return None
+            stack += graph.inputs[node]
+        values: dict[int, Any] = {}
+        for node in sorted(needed):
+            constant = graph.constant_value(node)
+            values[node] = constant
+            if constant is None:
+                given = [values[k] for k in graph.inputs[node]]
+                values[node] = graph.ops[node].kernel(*given, *graph.attrs[node])
+        return np.asarray(values[self.id])
 
     def __repr__(self) -> str:
         return f"<symbol %{self.id} of {self.graph.name}>"

@@ -379,6 +379,7 @@ def arange(
     array([2, 5, 8])
     """
     check_device("arange", device)
+    start, stop, step = _known(start), _known(stop), _known(step)
     if stop is None:
         start, stop = 0, start
     if step == 0:
@@ -392,6 +393,13 @@ def arange(
         return _open_range(start, stop, step, chosen_dtype("arange", dtype, _INT64))
     values = np.arange(start, stop, step)
     return new_tensor(values.astype(chosen_dtype("arange", dtype, canonical_dtype(values.dtype))))
+
+
+def _known(bound: Any) -> Any:
+    """A bound as a number, where it is a tensor of a trace that is made of constants."""
+    value = getattr(bound, "_value", None)
+    found = getattr(value, "known", None) if type(bound) is Tensor else None
+    return bound if found is None else found.item()
 
 
 def _open_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
