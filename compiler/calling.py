@@ -76,6 +76,8 @@ class CallForms:
         try:
             return self._structured(args, kwargs)
         except SignatureMismatchError as error:
+            if not kwargs and len(args) == len(self.specs) and self._has_too_many(args):
+                return [self._fit(k, value) for k, value in enumerate(args)]  # says which one
             if not self._is_flat(args, kwargs):
                 raise error from None
         return self.arrange_flat(args, kwargs)
@@ -92,6 +94,12 @@ class CallForms:
             names = self.names if name in self.names else self.keywords
             values[names.index(name)] = value
         return [self._fit(k, value) for k, value in enumerate(values)]
+
+    def _has_too_many(self, args: tuple[Any, ...]) -> bool:
+        """Whether the function has not so many parameters, so that tensors alone are meant."""
+        assert self.signature is not None
+        kinds = [parameter.kind for parameter in self.signature.parameters.values()]
+        return _VAR_POSITIONAL not in kinds and len(args) > len(kinds)
 
     def _is_flat(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Whether these are the tensors alone, the first ones by position and the others by

@@ -127,8 +127,8 @@ def test_as_tensor_names_what_it_cannot_take(value: Any) -> None:
 
 
 def test_as_tensor_rejects_unsupported_dtypes() -> None:
-    with pytest.raises(DTypeError, match="float16"):
-        as_tensor(np.zeros(2, np.float16))
+    with pytest.raises(DTypeError, match=r"longdouble|float128"):
+        as_tensor(np.zeros(2, np.longdouble))
     with pytest.raises(DTypeError, match="expected numbers"):
         as_tensor([2**70])
 
