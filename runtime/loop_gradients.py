@@ -18,7 +18,7 @@ from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.bodies import fresh
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.gradients.checkpointing import checkpoint, sources_before
-from tapeline.runtime.ops.creation import zeros_like
+from tapeline.runtime.ops.creation import ones_like, zeros_like
 from tapeline.runtime.ops.extrema import max as max_along
 from tapeline.runtime.ops.joining import concat, stack
 from tapeline.runtime.ops.logic import logical_or
@@ -204,23 +204,32 @@ class Adjoint:
         self.sources = sources
 
     def __call__(self, *cts: Tensor) -> list[Tensor | None]:
+        at = [fresh(x) for x in self.at]
+        return self._gradients(at, self.sources, self._settle(cts))
+
+    def _settle(self, cts: Sequence[Tensor]) -> list[Tensor]:
+        """The cotangents of the solution that a turn leaves as they are.
+
+        The same is done with ones, and it goes on until both have settled: so the number of turns
+        is right for the derivatives of the result too, also where the cotangents are zero.
+        """
         count = len(cts)
+        given = [*cts, *(ones_like(ct) for ct in cts)]
         start = as_tensor(0, np.int64)
 
         def is_going(made: Tensor, *both: Tensor) -> list[Tensor]:
             moved: Any = False
-            for new, old in zip(both[:count], both[count:], strict=True):
+            for new, old in zip(both[: 2 * count], both[2 * count :], strict=True):
                 moved = logical_or(_has_moved(new, old), moved)
             return [(made < ADJOINT_TURNS) & moved]
 
         def turn(made: Tensor, *both: Tensor) -> list[Tensor]:
-            pulled = self._pull(both[:count])
-            return [made + 1, *(a + b for a, b in zip(cts, pulled, strict=True)), *both[:count]]
+            pulled = [*self._pull(both[:count]), *self._pull(both[count : 2 * count])]
+            new = [a + b for a, b in zip(given, pulled, strict=True)]
+            return [made + 1, *new, *both[: 2 * count]]
 
-        state = [start, *cts, *(zeros_like(ct) for ct in cts)]
-        settled = run_turns(is_going, turn, state, None, None)[1 : 1 + count]
-        at = [fresh(x) for x in self.at]
-        return self._gradients(at, self.sources, settled)
+        state = [start, *given, *(zeros_like(x) for x in given)]
+        return run_turns(is_going, turn, state, None, None)[1 : 1 + count]
 
     def _pull(self, cts: Sequence[Tensor]) -> list[Tensor]:
         """The cotangents of the state before a turn, from those after it."""

@@ -165,6 +165,27 @@ def test_fixed_point_of_a_body_that_reads_variables(compiled: bool) -> None:
     assert tape.gradient(y, v).item() == pytest.approx(slope * y_value / (1 - slope * 0.5))
 
 
+@COMPILED
+def test_forward_mode_and_examples_of_a_fixed_point(compiled: bool) -> None:
+    def solution(x: Any) -> Any:
+        return tl.while_loop(
+            lambda y: tl.abs(tl.cos(x * y) - y) > 1e-13,
+            lambda y: tl.cos(x * y),
+            tl.asarray(0.5),
+            gradient="implicit",
+        )
+
+    f = as_is(solution, compiled)
+    x = tl.asarray(0.7)
+    slope = tl.grad(f)(x).item()
+    step = (solution(x + 1e-6).item() - solution(x - 1e-6).item()) / 2e-6
+    assert slope == pytest.approx(step, rel=1e-6)
+    assert tl.jvp(f, (x,), (tl.asarray(1.0),))[1].item() == pytest.approx(slope)
+    many = tl.vmap(tl.grad(f))(tl.asarray([0.7, 0.5]))
+    expected = [slope, tl.grad(f)(tl.asarray(0.5)).item()]
+    np.testing.assert_allclose(many.numpy(), expected, rtol=1e-10)
+
+
 def test_fixed_point_keeps_nothing_of_the_way() -> None:
     concrete = tl.function(square_root).get_concrete_function(tl.ones(2))
     assert concrete.gradient_memory() < 200
