@@ -93,8 +93,9 @@ def test_files_come_back_and_run(group: str, tmp_path: Path) -> None:
                 np.testing.assert_array_equal(b.numpy(), c.numpy())
 
 
-@every_group
-def test_documents_follow_their_schema(group: str) -> None:
+@pytest.fixture(scope="module")
+def validators() -> tuple[Any, Any]:
+    """For graphs, and for the documents of saved functions."""
     jsonschema = pytest.importorskip(
         "jsonschema", reason="jsonschema is not installed; it is in the extra 'test'"
     )
@@ -104,13 +105,41 @@ def test_documents_follow_their_schema(group: str) -> None:
         [(one["$id"], referencing.Resource.from_contents(one)) for one in schemas]
     )
     graph, saved = (jsonschema.Draft202012Validator(one, registry=registry) for one in schemas)
+    return graph, saved
+
+
+def document_of(function: Any) -> Any:
+    """What a saved function's file says."""
+    with zipfile.ZipFile(io.BytesIO(function_bytes(function))) as archive:
+        return json.loads(archive.read("tapeline.json"))
+
+
+@every_group
+def test_documents_follow_their_schema(group: str, validators: tuple[Any, Any]) -> None:
+    graph, saved = validators
     for function, _, concrete in made(group)[:6]:
         graph.validate(json.loads(concrete.graph.to_json()))
-        with zipfile.ZipFile(io.BytesIO(function_bytes(function))) as archive:
-            saved.validate(json.loads(archive.read("tapeline.json")))
+        saved.validate(document_of(function))
     broken = json.loads(concrete.graph.to_json())
     broken["graphs"][0]["nodes"][0]["spec"] = ["float63", [1]]
     assert not graph.is_valid(broken)
+
+
+def test_documents_with_open_sizes_follow_their_schema(validators: tuple[Any, Any]) -> None:
+    graph, saved = validators
+
+    @tl.function
+    def function(x: tl.Tensor) -> Any:
+        n = x.shape[0]
+        return tl.reshape(x, (n * 2, -1)), tl.sum(x) / n, tl.concat([x, x])[1:-1]
+
+    function(tl.ones((4, 6)))
+    function(tl.ones((5, 6)))
+    documents = [json.loads(one.graph.to_json()) for one in function.concrete_functions]
+    assert sorted(one["version"] for one in documents) == [1, 2]
+    for one in documents:
+        graph.validate(one)
+    saved.validate(document_of(function))
 
 
 @every_group
