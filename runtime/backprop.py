@@ -178,6 +178,8 @@ def _any_nan(found: dict[Node | None, Any]) -> bool:
     for part in found.values():
         array = part._value if type(part) is Tensor else part
         if type(array) is not _ndarray:
+            if isinstance(array, np.inexact) and array != array:  # NumPy's kind of number
+                return True
             continue
         if array.ndim < 2 or array.flags.c_contiguous:
             flat = array if array.ndim < 2 else array.reshape(-1)

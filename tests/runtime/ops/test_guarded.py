@@ -148,3 +148,18 @@ def test_kernels_say_when_a_zero_wins() -> None:
     np.testing.assert_array_equal(
         GUARDED_DIVIDE.kernel(ct, divisor), [0.0, 0.0, np.nan, np.nan, 0.5, np.nan]
     )
+
+
+@MODES
+def test_zeros_win_for_single_numbers_and_along_directions(mode: Wrapper) -> None:
+    f = mode(lambda x: tl.where(x > 0, tl.sqrt(x), 0.0))
+    sinc = mode(lambda x: tl.where(x != 0, tl.sin(x) / x, 1.0))
+    norm = mode(lambda x: tl.sqrt(tl.sum(x * x)))
+    zero, zeros = tl.asarray(0.0), tl.zeros(2)
+    with np.errstate(all="ignore"):
+        assert tl.grad(f)(zero).item() == 0.0
+        assert tl.grad(f)(tl.asarray(-1.0)).item() == 0.0
+        assert tl.grad(sinc)(zero).item() == 0.0
+        assert tl.grad(mode(tl.std))(tl.asarray(3.5)).item() == 0.0
+        for g, x in ((f, zero), (sinc, zero), (norm, zeros), (mode(tl.std), zeros)):
+            assert tl.jvp(g, [x], [tl.ones_like(x)])[1].item() == 0.0
