@@ -333,6 +333,8 @@ class Loop:
         is_cell = type(item.place) is int and type(item.structure) is Tensor and not item.is_late
         if not is_cell or type(item.wanted[0]) is not Joined or item.wanted[0].weak is not None:
             return False
+        if getattr(item.structure._value, "weak", None) is not None:
+            return False  # it began as a Python number, which nobody else sees change
         return item.entered._value is not item.held
 
     def _check_aliases(self, item: Carried) -> None:

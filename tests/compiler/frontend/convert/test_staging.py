@@ -914,6 +914,25 @@ def test_numbers_are_not_changed_in_place() -> None:
     same(f, np.asarray(3, np.int32), np.asarray(4, np.int64))
 
 
+def test_number_that_becomes_a_tensor_in_an_inner_loop() -> None:
+    def f(x: Any, y: Any) -> Any:
+        total = 0
+        while x > 0:
+            x = x - 1
+            while y > 0:
+                y = y - 1
+                if (x + y) % 2 == 0:
+                    break
+                total += x + y
+            total += x
+        return total
+
+    for dtype in (np.int32, np.int64):
+        same(
+            f, *[(np.asarray(a, dtype), np.asarray(b, dtype)) for a, b in ((3, 4), (1, 2), (2, 0))]
+        )
+
+
 def test_item_in_a_list_of_tensors() -> None:
     same(lambda x: 10 if 2.0 in [x, x + 1] and 3.0 not in (x, x * 5) else 20, 1.0, 3.0)
 
