@@ -10,7 +10,7 @@ import numpy as np
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops import arranging, creation, grids, matmul, norms, solving
 from tapeline.runtime.ops.cast import identity
-from tapeline.runtime.ops.permuting import matrix_transpose
+from tapeline.runtime.ops.permuting import matrix_transpose, moveaxis, swapaxes
 from tapeline.runtime.ops.reduction import count_nonzero
 from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.rounding import round as rounded
@@ -130,12 +130,33 @@ def _cond(x: Any, p: Any = None) -> Tensor:
     return norms.matrix_norm(x, ord=p) * norms.matrix_norm(solving.inv(x), ord=p)
 
 
+def _moveaxis(a: Any, source: Any, destination: Any) -> Tensor:
+    return moveaxis(a, source, destination)
+
+
+def _swapaxes(a: Any, axis1: int, axis2: int) -> Tensor:
+    return swapaxes(a, axis1, axis2)
+
+
+def _repeat(a: Any, repeats: Any, axis: Any = None) -> Tensor:
+    return arranging.repeat(a, repeats, axis=axis)
+
+
+def _tile(A: Any, reps: Any) -> Tensor:  # NumPy's name
+    return arranging.tile(A, reps)
+
+
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
+    return matmul.tensordot(a, b, axes=axes)
+
+
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.moveaxis: _moveaxis, np.swapaxes: _swapaxes, np.tensordot: _tensordot,
     np.sort: _sort, np.argsort: _argsort, np.count_nonzero: count_nonzero,
     np.tril: _tril, np.triu: _triu, np.trace: _trace, np.diagonal: diagonal, np.copy: _copy,
     np.zeros_like: _zeros_like, np.ones_like: _ones_like, np.empty_like: _empty_like,
     np.full_like: _full_like, np.linspace: _linspace,
-    np.roll: arranging.roll, np.repeat: arranging.repeat, np.tile: arranging.tile,
+    np.roll: arranging.roll, np.repeat: _repeat, np.tile: _tile,
     np.split: arranging.split, np.around: rounded,
     np.vecdot: matmul.vecdot, np.matrix_transpose: matrix_transpose,
     np.linalg.matmul: matmul.matmul, np.linalg.outer: matmul.outer,

@@ -349,3 +349,21 @@ def test_functions_that_write_give_the_cell_a_new_value(name: str) -> None:
     np.testing.assert_array_equal(_written(WRITES[name], tensor).numpy(), want)
     traced = tl.function(lambda x: _written(WRITES[name], x))(tl.asarray(X.copy()))
     np.testing.assert_array_equal(traced.numpy(), want)
+
+
+def test_arguments_go_by_numpys_names_and_places() -> None:
+    a = np.arange(12.0).reshape(3, 4)
+    x = tl.asarray(a)
+    calls: list[Any] = [
+        lambda y: np.moveaxis(y, source=0, destination=1),
+        lambda y: np.swapaxes(y, axis1=0, axis2=1),
+        lambda y: np.repeat(y, repeats=2, axis=1),
+        lambda y: np.repeat(y, 2, 0),
+        lambda y: np.tile(y, reps=(2, 1)),
+        lambda y: np.tensordot(y, y, 2),
+        lambda y: np.tensordot(y, y, axes=([0], [0])),
+    ]
+    for call in calls:
+        found = call(x)
+        assert type(found) is tl.Tensor
+        np.testing.assert_array_equal(found.numpy(), call(a))
