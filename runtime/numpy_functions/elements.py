@@ -11,7 +11,7 @@ import numpy as np
 from tapeline.runtime.ops.arithmetic import divide, floor_divide, multiply, remainder
 from tapeline.runtime.ops.cast import imag, real
 from tapeline.runtime.ops.comparison import equal, greater, less, less_equal
-from tapeline.runtime.ops.exponential import log1p
+from tapeline.runtime.ops.exponential import logaddexp
 from tapeline.runtime.ops.logic import isfinite, isinf, isnan, logical_and, logical_or
 from tapeline.runtime.ops.powers import power
 from tapeline.runtime.ops.rounding import trunc
@@ -120,8 +120,8 @@ def _float_power(x1: Any, x2: Any) -> Tensor:
 
 def _logaddexp2(x1: Any, x2: Any) -> Tensor:
     x1, x2 = _as_float(x1), _as_float(x2)
-    gap = magnitude(x1 - x2)
-    return maximum(x1, x2) + log1p(2.0**-gap) / math.log(2.0)
+    unit = math.log(2.0)
+    return logaddexp(x1 * unit, x2 * unit) / unit
 
 
 def _isposinf(x: Any) -> Tensor:

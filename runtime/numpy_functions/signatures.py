@@ -84,7 +84,7 @@ def _linspace(
     dtype: Any = None, axis: int = 0,
 ) -> Any:  # fmt: skip
     steps = num - 1 if endpoint else num
-    step = (stop - start) / steps
+    step = (stop - start) / max(steps, 1)  # a single number is the start
     places = creation.arange(num, dtype=np.float64)
     for _ in range(max(getattr(start, "ndim", 0), getattr(stop, "ndim", 0))):
         places = places[..., None]

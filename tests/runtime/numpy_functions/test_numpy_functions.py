@@ -367,3 +367,10 @@ def test_arguments_go_by_numpys_names_and_places() -> None:
         found = call(x)
         assert type(found) is tl.Tensor
         np.testing.assert_array_equal(found.numpy(), call(a))
+
+
+def test_corners_of_linspace_and_logaddexp2() -> None:
+    start = tl.asarray(1.25)
+    assert np.linspace(start, 3.0, 1).tolist() == [1.25]
+    assert np.linspace(start, 3.0, 0).tolist() == []
+    tl.testing.check_gradients(lambda a, b: np.logaddexp2(a, b), [0.6, 0.6])
