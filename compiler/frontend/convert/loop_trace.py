@@ -32,6 +32,7 @@ from tapeline.compiler.frontend.convert.carried import (
 )
 from tapeline.compiler.frontend.convert.containers import Slot
 from tapeline.compiler.frontend.convert.nodes import mark_weak
+from tapeline.compiler.frontend.convert.sequences import Sequence
 from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import (
     LOOPS,
@@ -276,6 +277,10 @@ class Loop:
             return True
         if before is UNDEF:
             is_needed = name == RESULT or name in self.state.live
+            if is_needed and isinstance(value.original, Sequence):
+                raise DynamicShapeError(
+                    f"{self.what} gives {name!r} a range whose length depends on a tensor"
+                )
             if is_needed:
                 self._carry_late(position, name, value)
             return not is_needed

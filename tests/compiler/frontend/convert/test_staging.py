@@ -767,6 +767,19 @@ def test_loop_whose_shapes_change_runs_op_by_op_where_it_says_so() -> None:
     assert f(3).numpy().tolist() == [0, 0, 0, 1, 2]
 
 
+def test_range_that_a_loop_leaves_behind_runs_op_by_op() -> None:
+    @tl.function
+    def f(n: Any) -> Any:
+        k = 0
+        while k < n:
+            v = tl.arange(k)
+            k += 1
+        return v
+
+    with pytest.warns(UserWarning, match="f runs op by op.*gives 'v' a range whose length"):
+        assert f(tl.asarray(4)).numpy().tolist() == [0, 1, 2]
+
+
 def test_trace_around_a_function_of_changing_shapes_runs_op_by_op_too() -> None:
     @tl.function
     def inner(n: Any) -> Any:
