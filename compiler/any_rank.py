@@ -46,7 +46,7 @@ class AnyRankFunction(TraceCalls):
     def _trace_for(self, tensors: Sequence[Any]) -> ConcreteFunction:
         given = {id(old): new for old, new in zip(self._call.tensors, tensors, strict=True)}
         call = self._function._signature.take_apart(self._call.with_tensors(given))
-        return self._function._valid(call.key) or self._function._concrete(call)
+        return self._function.find_concrete(call)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
-import threading
-import time
 import types
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -24,33 +21,26 @@ from tapeline.compiler.codegen.native_call import (
     enable_native_calls,
     set_entry,
 )
-from tapeline.compiler.codegen.target import Manner
-from tapeline.compiler.frontend.families import Family, Given, open_places
-from tapeline.compiler.frontend.location import is_library_code
-from tapeline.compiler.frontend.logs import is_logged, log
+from tapeline.compiler.eagerly import EAGERLY
+from tapeline.compiler.frontend.families import open_places
+from tapeline.compiler.frontend.location import frames_of_library
 from tapeline.compiler.frontend.options import MAX_TRACES, Options
 from tapeline.compiler.frontend.retraces import (
-    LOGGER,
-    MAX_WARNINGS,
-    WARN_AFTER,
     Explanation,
-    TraceRecord,
-    check_allowed,
-    compare,
 )
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
+from tapeline.compiler.traces import Traces, takes_numbers
 from tapeline.runtime import nest
 from tapeline.runtime.backprop import WARM_UP
 from tapeline.runtime.dims import Dim, is_open_shape
-from tapeline.runtime.dispatch import BUSY, STATE, change_busy
+from tapeline.runtime.dispatch import BUSY, STATE
 from tapeline.runtime.errors import (
     ArgumentTypeError,
     DynamicShapeError,
-    EndlessTraceError,
     ShapeError,
     SuspendingFunctionError,
 )
-from tapeline.runtime.open_numbers import NumberAskedError, OpenNumber
+from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import Tensor, wrap
 
@@ -59,7 +49,6 @@ if TYPE_CHECKING:
     from tapeline.compiler.concrete import ConcreteFunction
     from tapeline.compiler.frontend.guards import Guards
     from tapeline.compiler.inspect.breakeven import Breakeven
-    from tapeline.compiler.open_function import OpenFunction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,8 +61,6 @@ _ENTRIES = 8
 
 
 _DEFAULTS = Options()
-_EAGERLY: list[int] = [0]
-"""How many requests to run functions eagerly are in force."""
 
 
 class Function(NativeCallable, Generic[P, R]):
@@ -123,24 +110,18 @@ class Function(NativeCallable, Generic[P, R]):
             self._owner, instance = bound_to
             self._instance = weakref.ref(instance)
             self._signature = self._owner._signature.of_instance()
-        self._lock = threading.RLock()
-        self._cache: dict[Hashable, ConcreteFunction] = {}
-        self._variants: dict[Hashable, list[ConcreteFunction]] = {}
-        """Further traces of a key, with other guards; the last used first."""
+        whole: Traces | None = None if self._owner is None else self._owner._traces
+        self._traces: Traces = Traces(python_function, self._name, self._signature, options, whole)
+        self._lock = self._traces.lock
+        self._drops = 0
+        """How many traces were dropped when native entries were last made anew."""
         self._any_rank: weakref.WeakValueDictionary[Hashable, AnyRankFunction] = (
             weakref.WeakValueDictionary()
         )
-        self._families: dict[Hashable, Family] = {}
-        self._trace_count = 0
-        self._records: list[TraceRecord] = []
-        self._traced: dict[int, weakref.ref[ConcreteFunction]] = {}
-        """The traces by their numbers."""
-        self._new_in_a_row = 0
-        self._warnings = 0
         self._has_entry: dict[Hashable, bool] = {}
         self._op_by_op: set[Hashable] = set()
-        self._derived: dict[str, Function[..., Any]] = {}
         """Signatures that no graph can hold: their shapes depend on values."""
+        self._derived: dict[str, Function[..., Any]] = {}
         self._entry: NativeEntry | None = None
         self._last: tuple[Callable[..., bool] | None, int, Any] = (None, 0, None)
         """The last trace that was called, and the quick test for calls of its signature."""
@@ -151,7 +132,7 @@ class Function(NativeCallable, Generic[P, R]):
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """A call by way of Python; what native entries leave over."""
-        if _EAGERLY[0]:
+        if EAGERLY[0]:
             return self._python_function(*args, **kwargs)
         if BUSY[0] and STATE.handler is not None and _is_open((args, kwargs)):
             return self._inlined(args, kwargs)
@@ -166,14 +147,14 @@ class Function(NativeCallable, Generic[P, R]):
             else:
                 return concrete.call(args)
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
-        concrete = self._valid(call.key)
+        concrete = self._traces.valid(call.key)
         if concrete is None:
             if call.key in self._op_by_op:
                 return self._python_function(*args, **kwargs)
-            count = self._trace_count
+            count = self._traces.count
             try:
                 concrete = self._concrete(call)
-                if self._trace_count == count and takes_numbers(concrete):
+                if self._traces.count == count and takes_numbers(concrete):
                     spelling = call.family, len(args), tuple(kwargs), id(concrete)
                     self._add_entry(concrete, call, spelling, (args, kwargs))
             except DynamicShapeError as error:
@@ -185,7 +166,7 @@ class Function(NativeCallable, Generic[P, R]):
                 error.__traceback__ = users_traceback(error.__traceback__)
                 raise error from error.__cause__
         else:
-            self._new_in_a_row = 0
+            self._traces.new_in_a_row = 0
             spelling = call.key, len(args), tuple(kwargs), id(concrete)
             if spelling not in self._has_entry:
                 self._add_entry(concrete, call, spelling, (args, kwargs))
@@ -202,7 +183,7 @@ class Function(NativeCallable, Generic[P, R]):
         if STATE.handler is not None:
             raise error  # the trace around ends as well
         self._op_by_op.add(key)
-        warnings.warn(f"{self._name} runs op by op: {error}", stacklevel=_frames_of_ours())
+        warnings.warn(f"{self._name} runs op by op: {error}", stacklevel=frames_of_library())
 
     def _inlined(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call as a part of the trace that is under way and leaves sizes open: a trace of its
@@ -213,34 +194,23 @@ class Function(NativeCallable, Generic[P, R]):
         called = self._python_function
         return (Operators.call(called) if self._options.autograph else called)(*args, **kwargs)
 
-    def _valid(self, key: Hashable) -> ConcreteFunction | None:
-        """A trace for the key whose guards hold; it becomes the one that was used last."""
-        cache = self._cache
-        found = cache.get(key)
-        if found is None:
-            return None
-        if found.guards is None or found.guards.hold():
-            if next(reversed(cache), None) != key:
-                with self._lock:
-                    if cache.pop(key, None) is not None:
-                        cache[key] = found
-            return found
-        for other in self._variants.get(key, ()):
-            if other.guards is None or other.guards.hold():
-                self._replace(key, other)
-                return other
-        return None
-
-    def _replace(self, key: Hashable, concrete: ConcreteFunction) -> None:
-        """Puts a trace first among those of its key, which differ in their guards."""
+    def _concrete(self, call: Call) -> ConcreteFunction:
+        """The trace for a call, made if need be."""
         with self._lock:
-            before = self._cache.get(key)
-            rest = [one for one in self._variants.pop(key, ()) if one is not concrete]
-            if before is not None:
-                rest.insert(0, before)
-            if rest:
-                self._variants[key] = rest[: MAX_VARIANTS - 1]
-            self._cache[key] = concrete
+            found = self._traces.find_or_trace(call)
+            if self._traces.drops != self._drops:
+                self._drops = self._traces.drops
+                set_entry(self, None)
+                self._has_entry.clear()
+            return found
+
+    def add_trace(self, call: Call, concrete: ConcreteFunction) -> None:
+        """Gives the function a trace that was made elsewhere, for calls like this one."""
+        self._traces.add(call, concrete)
+
+    def find_concrete(self, call: Call) -> ConcreteFunction:
+        """The trace for a call that was taken apart; one that is there need not be looked for."""
+        return self._traces.valid(call.key) or self._concrete(call)
 
     def _add_entry(
         self,
@@ -323,149 +293,7 @@ class Function(NativeCallable, Generic[P, R]):
         return copy_function(self, memo)  # type: ignore[return-value]  # of the same parameters
 
     def __repr__(self) -> str:
-        return f"<tapeline function {self._name}: {len(self._cache)} traces>"
-
-    def _concrete(self, call: Call) -> ConcreteFunction:
-        with self._lock:
-            found = (None if call.open else self._valid(call.key)) or self._specialized(call)
-            if found is None:
-                found = self._trace(call)
-                self._keep(call, found)
-            return found
-
-    def _specialized(self, call: Call) -> ConcreteFunction | None:
-        """The case of a trace with open sizes that serves the call."""
-        family = self._families.get(call.family)
-        found = None if family is None else family.find(_given(call), call.open)
-        if found is None:
-            return None
-        trace, values = found
-        made = trace.at(values)
-        self._new_in_a_row = 0
-        self._keep(call, made)
-        return made
-
-    def _keep(self, call: Call, concrete: ConcreteFunction) -> None:
-        """Lets a trace serve calls of this key from now on. One that takes numbers for inputs is
-        found by its family, since there is no end of keys."""
-        if takes_numbers(concrete):
-            general = cast("OpenFunction", concrete.general)
-            call.tensors += [call.numbers[position] for position in general.open_numbers]
-        elif not concrete.depends_on_trace:
-            self._replace(call.key, concrete)
-            self._drop_oldest()
-
-    def add_trace(self, call: Call, concrete: ConcreteFunction) -> None:
-        """Gives the function a trace that was made elsewhere, for calls like this one."""
-        self._signature.take_apart(call)
-        if hasattr(concrete, "places"):
-            self._family(call).traces.append(cast("OpenFunction", concrete))
-        else:
-            self._replace(call.key, concrete)
-
-    def _trace(self, call: Call) -> ConcreteFunction:
-        record = compare(self._trace_count + 1, self._signature.describe(call), self._records)
-        stale = self._cache.get(call.key)
-        if stale is not None and stale.guards is not None:
-            failure = stale.guards.failure()
-            if failure is not None:
-                record = record._replace(changes=(failure,))
-        check_allowed(self._name, record)
-        from tapeline.compiler.concrete import trace  # loads the compiler
-
-        start = time.perf_counter()
-        manner = Manner(self._options.fastmath, threads=self._options.threads or 0)
-        family = self._family(call)
-        given = _given(call)
-        is_retry = False
-        while True:
-            plan = family.plan(given, call.open, self._options.reduce_retracing)
-            asked: set[int] = set()
-            try:
-                found = trace(
-                    self._python_function, self._name, self._signature, call,
-                    self._options.autograph, plan, manner, asked,
-                )  # fmt: skip
-                break
-            except NumberAskedError as error:
-                if error.asked is not asked:
-                    raise  # a question of a trace around this one
-                family.constant_numbers |= asked
-            except RecursionError as error:
-                if STATE.handler is not None or isinstance(error, EndlessTraceError):
-                    raise
-                raise EndlessTraceError(
-                    f"{self._name}: its trace does not end: functions call each other deeper than "
-                    f"Python's limit of {sys.getrecursionlimit()} frames. A recursion that is "
-                    "traced must end by Python values; over tensors, use tl.while_loop"
-                ) from None
-            except Exception:
-                if is_retry:
-                    family.has_fixed_sizes = False
-                if is_retry or not plan.places or call.open:
-                    raise
-                # Once more with the sizes at hand: for code that wants ints, or for its own error.
-                is_retry = family.has_fixed_sizes = True
-        found.differentiable.max_bytes = self._options.max_bytes
-        self._trace_count += 1
-        if self._owner is not None:
-            self._owner._trace_count += 1
-        record = record._replace(
-            seconds=time.perf_counter() - start, open=self._signature.describe_open(call, plan)
-        )
-        if plan:
-            sizes = cast("OpenFunction", found).sizes
-            record = record._replace(conditions=tuple(map(str, sizes.conditions)))
-        self._records.append(record)
-        self._traced[record.number] = weakref.ref(found)
-        if is_logged("retrace"):
-            log("retrace", f"{self._name}: {record.reason}. {record.repair}".rstrip(". "))
-        self._warn_of_storm()
-        family.observe(given)
-        if plan and not found.depends_on_trace:
-            general = cast("OpenFunction", found)
-            family.add(general)
-            return general.at(general.sizes.values)
-        return found
-
-    def _family(self, call: Call) -> Family:
-        """The family of the call; as many are kept as traces."""
-        key = call.family
-        found = self._families.get(key)
-        if found is None:
-            if len(self._families) >= self._options.max_traces:
-                del self._families[next(iter(self._families))]
-            found = self._families[key] = Family()
-        return found
-
-    def _warn_of_storm(self) -> None:
-        """Says once or twice that every call is traced. Calls in a trace of another function are
-        that one's matter."""
-        if STATE.handler is not None:
-            return
-        self._new_in_a_row += 1
-        if self._new_in_a_row < WARN_AFTER or self._warnings >= MAX_WARNINGS:
-            return
-        self._warnings += 1
-        self._new_in_a_row = 0
-        record = self._records[-1]
-        repair = record.repair or "let the code ask less of sizes and numbers"
-        message = (
-            f"{self._name} was traced in {WARN_AFTER} calls in a row. Tracing is expensive. In the "
-            f"last call {record.reason}. To avoid it, {repair}; {self._name}.explain() "
-            "lists all traces"
-        )
-        LOGGER.warning(message)
-        warnings.warn(message, stacklevel=_frames_of_ours())
-
-    def _drop_oldest(self) -> None:
-        """Keeps at most `max_traces` traces: those used last."""
-        while len(self._cache) > self._options.max_traces:
-            key = next(iter(self._cache))
-            del self._cache[key]
-            self._variants.pop(key, None)
-            set_entry(self, None)
-            self._has_entry.clear()
+        return f"<tapeline function {self._name}: {len(self._traces)} traces>"
 
     # ---- functions as objects
 
@@ -477,17 +305,12 @@ class Function(NativeCallable, Generic[P, R]):
     @property
     def trace_count(self) -> int:
         """How often the function was traced; for a method of a class, for all objects together."""
-        return self._trace_count
+        return self._traces.count
 
     @property
     def concrete_functions(self) -> tuple[ConcreteFunction, ...]:
         """The traces that are kept, oldest first; for a method of a class, those of all objects."""
-        made: dict[ConcreteFunction, None] = dict.fromkeys(
-            one.general or one for one in self._cache.values()
-        )
-        for family in self._families.values():
-            made.update(dict.fromkeys(reversed(family.traces)))
-        found = tuple(made)
+        found = self._traces.kept()
         for _, function in list(self._of_instances.values()):
             found += function.concrete_functions
         return found
@@ -495,12 +318,8 @@ class Function(NativeCallable, Generic[P, R]):
     def lasting_traces(self) -> list[ConcreteFunction]:
         """The traces that serve calls by themselves, those with open sizes in the place of their
         cases; without those that leave numbers open."""
-        found = [one.general or one for one in self._cache.values()]
-        for family in self._families.values():
-            found += reversed(family.traces)
-        for _, function in list(self._of_instances.values()):
-            found += function.lasting_traces()
-        return [one for one in dict.fromkeys(found) if not getattr(one, "open_numbers", ())]
+        found = self.concrete_functions
+        return [one for one in found if not getattr(one, "open_numbers", ())]
 
     def experimental_get_tracing_count(self) -> int:
         """TensorFlow's name for `trace_count`."""
@@ -562,10 +381,10 @@ class Function(NativeCallable, Generic[P, R]):
             general = self._concrete(call).general
             assert general is not None
             return general.named(names)
-        found = self._valid(call.key) or self._concrete(call)
+        found = self.find_concrete(call)
         named = found.named(names)
         if named is not found and not found.depends_on_trace:
-            self._rename(call.key, found, named)
+            self._traces.rename(call.key, found, named)
         return named
 
     def _of_any_rank(self, call: Call, given: Sequence[TensorSpec | None]) -> AnyRankFunction:
@@ -585,12 +404,6 @@ class Function(NativeCallable, Generic[P, R]):
         made = self._any_rank[key] = AnyRankFunction(self, call, found, names)
         return made
 
-    def _rename(self, key: Hashable, found: ConcreteFunction, named: ConcreteFunction) -> None:
-        """Keeps the names that the inputs of a trace were given last."""
-        with self._lock:
-            if self._cache.get(key) is found:
-                self._cache[key] = named
-
     def explain(self) -> Explanation:
         """Every trace that was made, with its reason and how to avoid it.
 
@@ -602,17 +415,7 @@ class Function(NativeCallable, Generic[P, R]):
         >>> f.explain()[1].reason
         'x was float64[2], is float64[3]'
         """
-        return Explanation(self._name, [self._with_costs(record) for record in self._records])
-
-    def _with_costs(self, record: TraceRecord) -> TraceRecord:
-        """What was spent on a trace since it was made, and what it served."""
-        reference = self._traced.get(record.number)
-        found = None if reference is None else reference()
-        if found is None:
-            return record
-        optimizing, compiling = found.seconds
-        calls = int(found.served[0])
-        return record._replace(optimizing=optimizing, compiling=compiling, calls=calls)
+        return self._traces.explain()
 
     def breakeven(self) -> Breakeven:
         """After how many calls each trace has paid for tracing and compiling it, measured now.
@@ -640,7 +443,7 @@ class Function(NativeCallable, Generic[P, R]):
         """
         from tapeline.compiler.inspect.breakeven import Breakeven, measure_breakeven
 
-        seconds = {record.number: record.seconds for record in self._records}
+        seconds = {record.number: record.seconds for record in self._traces.explain()}
         average = sum(seconds.values()) / max(len(seconds), 1)
         return Breakeven(
             self._name, [measure_breakeven(one, average) for one in self.concrete_functions]
@@ -652,24 +455,13 @@ class Function(NativeCallable, Generic[P, R]):
             set_entry(self, None)
             self._has_entry.clear()
             self._last = (None, 0, None)
-            self._cache.clear()
-            self._variants.clear()
+            self._traces.clear()
             self._op_by_op.clear()
             for _, function in list(self._of_instances.values()):
                 function.cache_clear()
 
 
 enable_native_calls(Function)
-
-
-def takes_numbers(concrete: ConcreteFunction) -> bool:
-    """Whether the trace has Python numbers for inputs."""
-    numbers: tuple[int, ...] = getattr(concrete.general, "open_numbers", ())
-    return bool(numbers)
-
-
-def _given(call: Call) -> Given:
-    return Given(call.shapes, tuple(call.numbers))
 
 
 def _is_open(arguments: Any) -> bool:
@@ -698,49 +490,6 @@ def _pass_on(guards: Guards) -> None:
     reads = getattr(STATE.handler, "reads", None)
     if reads is not None:
         reads.inherited.append(guards)
-
-
-class run_functions_eagerly:
-    """Runs compiled functions as plain Python, in all threads: to debug them.
-
-    Parameters
-    ----------
-    on : bool
-        True from now on, or for a `with` block; False ends that.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> f = tl.function(lambda x: x * 2)
-    >>> with tl.config.run_functions_eagerly(True):
-    ...     y = f(tl.asarray(1.0))
-    >>> f.trace_count
-    0
-    """
-
-    def __init__(self, on: bool) -> None:
-        self._before = _EAGERLY[0]
-        _run_eagerly(int(on))
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        _run_eagerly(self._before)
-
-
-def _run_eagerly(on: int) -> None:
-    """Sets the switch. Native entries step aside while it is on, as they do for traces."""
-    change_busy(on - _EAGERLY[0])
-    _EAGERLY[0] = on
-
-
-def _frames_of_ours() -> int:
-    """How many frames lie between a warning and the user's line."""
-    frame, depth = sys._getframe(1), 1
-    while frame is not None and is_library_code(frame.f_code):
-        frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]  # None ends the loop
-    return depth
 
 
 _EXAMPLES = (13, 17, 19, 23)

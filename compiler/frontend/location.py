@@ -43,3 +43,11 @@ def user_location() -> Location | None:
             return None
         frame = frame.f_back
     return None
+
+
+def frames_of_library() -> int:
+    """How many frames lie between a warning and the user's line."""
+    frame, depth = sys._getframe(1), 1
+    while frame is not None and is_library_code(frame.f_code):
+        frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]  # None ends the loop
+    return depth

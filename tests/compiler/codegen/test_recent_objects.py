@@ -35,8 +35,7 @@ def texts_for(function: Any, sizes: Any) -> set[str]:
             f(tl.asarray(x)).numpy(), function(tl.asarray(x)).numpy(), rtol=1e-11, atol=1e-12
         )
         call = f._signature.take_apart(f._signature.bind((tl.asarray(x),), {}))
-        concrete = f._valid(call.key)
-        assert concrete is not None
+        concrete = f.find_concrete(call)
         found.add(concrete.differentiable.compiled.executable().module.text)
     return found
 
