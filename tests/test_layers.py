@@ -46,8 +46,9 @@ COMPILER_LAYERS = (
     ("executable",),
     ("native",),
     ("compiled", "call_rules"),
-    ("calling", "donation"),
+    ("calling", "donation", "eagerly"),
     ("concrete", "inspect", "open_function", "any_rank"),
+    ("traces",),
     ("function",),
     ("saved", "export"),
 )
