@@ -244,8 +244,8 @@ class Dim:
         return round(int(self), digits) if digits is not None and digits < 0 else self  # type: ignore[return-value]  # an int to whoever asks
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
+        if name.startswith("__") or not hasattr(int, name):
+            raise AttributeError(f"'int' object has no attribute {name!r}")
         return getattr(int(self), name)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

@@ -89,8 +89,8 @@ class OpenNumber:
     __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = ask
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
+        if name.startswith("__") or not hasattr(self.kind, name):
+            raise AttributeError(f"{self.kind.__name__!r} object has no attribute {name!r}")
         self.ask()
 
     def __tapeline_tensor__(self) -> Tensor:

@@ -397,8 +397,7 @@ def arange(
 
 def _known(bound: Any) -> Any:
     """A bound as a number, where it is a tensor of a trace that is made of constants."""
-    value = getattr(bound, "_value", None)
-    found = getattr(value, "known", None) if type(bound) is Tensor else None
+    found = getattr(bound._value, "known", None) if type(bound) is Tensor else None
     return bound if found is None else found.item()
 
 
