@@ -391,14 +391,15 @@ def make_binary(
     return made
 
 
-def make_unary(op: Op) -> Callable[..., Tensor]:
+def make_unary(op: Op, is_promoted: bool = True) -> Callable[..., Tensor]:
     """A function `a -> op(a)`, also good as a method of tensors.
 
-    If the op has attributes the function is `(a, attrs) -> op(a)`, with a tuple of them.
+    If the op has attributes the function is `(a, attrs) -> op(a)`, with a tuple of them. Unless
+    `is_promoted` it takes tensors as they are.
     """
 
     def slow(a: Any, attrs: Attrs = ()) -> Any:
-        return bind(op, (promote_one(op, a),), attrs)
+        return bind(op, (promote_one(op, a) if is_promoted else a,), attrs)
 
     attrs = ", attrs" if op.attr_names else ""
     each_attr = "".join([f", attrs[{k}]" for k in range(len(op.attr_names))])

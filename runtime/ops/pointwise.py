@@ -162,7 +162,7 @@ _SHORT_WAYS: dict[Op, Callable[..., Tensor]] = {}
 def shorten(*ops: Op) -> None:
     """Give ops of one input, any dtype and some attributes a short way through `apply`."""
     for op in ops:
-        _SHORT_WAYS[op] = make_unary(op)
+        _SHORT_WAYS[op] = make_unary(op, is_promoted=False)
 
 
 def apply(op: Op, *inputs: Tensor, attrs: Attrs = ()) -> Tensor:
