@@ -75,7 +75,7 @@ def gradients(
     ... def slope(x):
     ...     y = x * x * x
     ...     return tl.gradients(y, x)[0]
-    >>> slope(2.0)
+    >>> slope(tl.asarray(2.0))
     tl.Tensor(12., shape=(), dtype=float64)
     """
     graph = STATE.handler

@@ -122,7 +122,7 @@ def test_linspace_gives_what_numpy_gives(num: int, endpoint: bool) -> None:
 def test_arange_of_a_number_that_a_trace_computed_of_constants() -> None:
     @tl.function(autograph=False)
     def f(x: tl.Tensor) -> tl.Tensor:
-        count = tl.prod(tl.asarray(x.shape)) + 1
+        count: Any = tl.prod(tl.asarray(x.shape)) + 1
         return tl.arange(count) * x[0]
 
     assert f(tl.asarray([2.0, 3.0])).tolist() == [0.0, 2.0, 4.0]
