@@ -585,7 +585,8 @@ def function(
         their elements, and every other value is another trace.
     reduce_retracing : bool
         Whether a dimension that comes with a second size is left open in the next trace, which then
-        serves all sizes that its code does not tell apart. False: one trace per shape.
+        serves all sizes that its code does not tell apart, and a Python number that comes with a
+        third value becomes an input. False: one trace per shape and number.
     fastmath : bool
         Whether compiled code, of gradients too, may fuse a product with a sum, and regroup products
         and sums: faster, but results differ from those of NumPy in the last bits. NaN, infinities
