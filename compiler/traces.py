@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, cast
 
 from tapeline.compiler.codegen.target import Manner
-from tapeline.compiler.frontend.families import Family, Given
+from tapeline.compiler.frontend.families import Family, Given, Plan
 from tapeline.compiler.frontend.location import frames_of_library
 from tapeline.compiler.frontend.logs import is_logged, log
 from tapeline.compiler.frontend.options import Options
@@ -187,41 +187,9 @@ class Traces:
             if failure is not None:
                 record = record._replace(changes=(failure,))
         check_allowed(self.name, record)
-        from tapeline.compiler.concrete import trace  # loads the compiler
-
         start = time.perf_counter()
-        manner = Manner(self._options.fastmath, threads=self._options.threads or 0)
-        family = self._family(call)
-        given = given_of(call)
-        is_retry = False
-        while True:
-            plan = family.plan(given, call.open, self._options.reduce_retracing)
-            asked: set[int] = set()
-            try:
-                found = trace(
-                    self._python_function, self.name, self.signature, call,
-                    self._options.autograph, plan, manner, asked,
-                )  # fmt: skip
-                break
-            except NumberAskedError as error:
-                if error.asked is not asked:
-                    raise  # a question of a trace around this one
-                family.constant_numbers |= asked
-            except RecursionError as error:
-                if STATE.handler is not None or isinstance(error, EndlessTraceError):
-                    raise
-                raise EndlessTraceError(
-                    f"{self.name}: its trace does not end: functions call each other deeper than "
-                    f"Python's limit of {sys.getrecursionlimit()} frames. A recursion that is "
-                    "traced must end by Python values; over tensors, use tl.while_loop"
-                ) from None
-            except Exception:
-                if is_retry:
-                    family.has_fixed_sizes = False
-                if is_retry or not plan.places or call.open:
-                    raise
-                # Once more with the sizes at hand: for code that wants ints, or for its own error.
-                is_retry = family.has_fixed_sizes = True
+        family, given = self._family(call), given_of(call)
+        found, plan = self._attempt(call, family, given)
         found.differentiable.max_bytes = self._options.max_bytes
         self.count += 1
         if self._whole is not None:
@@ -243,6 +211,41 @@ class Traces:
             family.add(general)
             return general.at(general.sizes.values)
         return found
+
+    def _attempt(self, call: Call, family: Family, given: Given) -> tuple[ConcreteFunction, Plan]:
+        """A new trace, and what it leaves open: as much as the code allows."""
+        from tapeline.compiler.concrete import trace  # loads the compiler
+
+        manner = Manner(self._options.fastmath, threads=self._options.threads or 0)
+        is_retry = False
+        while True:
+            plan = family.plan(given, call.open, self._options.reduce_retracing)
+            asked: set[int] = set()
+            try:
+                found = trace(
+                    self._python_function, self.name, self.signature, call,
+                    self._options.autograph, plan, manner, asked,
+                )  # fmt: skip
+                return found, plan
+            except NumberAskedError as error:
+                if error.asked is not asked:
+                    raise  # a question of a trace around this one
+                family.constant_numbers |= asked
+            except RecursionError as error:
+                if STATE.handler is not None or isinstance(error, EndlessTraceError):
+                    raise
+                raise EndlessTraceError(
+                    f"{self.name}: its trace does not end: functions call each other deeper than "
+                    f"Python's limit of {sys.getrecursionlimit()} frames. A recursion that is "
+                    "traced must end by Python values; over tensors, use tl.while_loop"
+                ) from None
+            except Exception:
+                if is_retry:
+                    family.has_fixed_sizes = False
+                if is_retry or not plan.places or call.open:
+                    raise
+                # Once more with the sizes at hand: for code that wants ints, or for its own error.
+                is_retry = family.has_fixed_sizes = True
 
     def _warn_of_storm(self) -> None:
         """Says once or twice that every call is traced. Calls in a trace of another function are

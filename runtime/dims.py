@@ -67,7 +67,7 @@ class Dim:
         raise TypeError("the class of a size cannot be changed")
 
     def __repr__(self) -> str:
-        return _text(self, False)
+        return _text(self)
 
     def __format__(self, spec: str) -> str:
         return format(int(self), spec) if spec else repr(self)
@@ -346,14 +346,14 @@ def structural_key(size: Any) -> Any:
 
 def source_of(size: Any) -> str:
     """A size, or a number, as Python in terms of symbols; `Sizes.parse` reads it."""
-    return _text(size, True) if type(size) is Dim else repr(size)
+    return _text(size) if type(size) is Dim else repr(size)
 
 
-def factor_text(size: Any, is_source: bool) -> str:
+def factor_text(size: Any) -> str:
     """A size as an operand: in parentheses, unless it is a name or a number."""
     if type(size) is not Dim:
         return f"({size})" if size < 0 else str(size)
-    text = _text(size, is_source)
+    text = _text(size)
     is_whole = len(size.terms) > 1 or (len(size.terms[0][0]) == 1 and size.terms[0][1] == 1)
     return text if is_whole else f"({text})"
 
@@ -368,11 +368,11 @@ def bare(text: str) -> str:
     return text
 
 
-def _text(dim: Dim, is_source: bool) -> str:
+def _text(dim: Dim) -> str:
     """The polynomial as Python, which is also what people read."""
     parts = []
     for monomial, coefficient in sorted(dim.terms, key=lambda term: (-len(term[0]), term[0])):
-        factors = [dim.sizes.atom_text(number, is_source) for number in monomial]
+        factors = [dim.sizes.atom_text(number) for number in monomial]
         if coefficient != 1 or not factors:
             factors.insert(0, str(coefficient))
         parts.append("*".join(factors))

@@ -44,10 +44,9 @@ class Condition(NamedTuple):
 
 
 class _Atom(NamedTuple):
-    """A symbol, or a quotient or remainder of sizes; `source` is Python in terms of symbols."""
+    """A symbol, or a quotient or remainder of sizes; `text` is Python in terms of symbols."""
 
-    name: str
-    source: str
+    text: str
     value: int
     is_natural: bool
     """Whether it is never negative, whatever the sizes."""
@@ -66,7 +65,7 @@ class Sizes:
         self.values = tuple(values)
         self.conditions: dict[Condition, None] = {}
         self.is_open = True
-        self._atoms = [_Atom(f"n{k}", f"n{k}", value, True) for k, value in enumerate(values)]
+        self._atoms = [_Atom(f"n{k}", value, True) for k, value in enumerate(values)]
         self._numbers: dict[Any, int] = {}
         self._made: dict[Terms, Dim] = {}
         self.symbols = tuple(self.dim((((k,), 1),)) for k in range(len(values)))
@@ -92,10 +91,9 @@ class Sizes:
             number = self._numbers[key] = len(self._atoms)
             a, b = present_value(left), present_value(right)
             value = a // b if kind == "//" else a % b
-            source = f"({factor_text(left, True)} {kind} {factor_text(right, True)})"
-            name = f"({factor_text(left, False)} {kind} {factor_text(right, False)})"
+            text = f"({factor_text(left)} {kind} {factor_text(right)})"
             natural = is_natural(left) and is_natural(right)
-            self._atoms.append(_Atom(name, source, value, natural))
+            self._atoms.append(_Atom(text, value, natural))
         return self.dim((((number,), 1),))
 
     def note(self, left: Dim, relation: str, right: Dim | float) -> bool:
@@ -223,6 +221,6 @@ class Sizes:
         """Whether a product of atoms is never negative, whatever the sizes."""
         return all(self._atoms[number].is_natural for number in monomial)
 
-    def atom_text(self, number: int, is_source: bool) -> str:
-        """An atom for people, or as Python."""
-        return self._atoms[number].source if is_source else self._atoms[number].name
+    def atom_text(self, number: int) -> str:
+        """An atom as Python."""
+        return self._atoms[number].text

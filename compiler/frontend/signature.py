@@ -113,9 +113,6 @@ class Signature:
         self.names = [p.name for p in parameters if p.kind in _POSITIONAL]
         plain = len(self.names) == len(parameters)
         self._arity = len(self.names) if plain else -1
-        self._by_keyword = {
-            p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY
-        }  # fmt: skip
         self.static = frozenset(options.static_args)
         self._donated = frozenset(options.donate)
         for option, chosen in (("static_args", self.static), ("donate", self._donated)):

@@ -46,28 +46,17 @@ def _copy(a: Any, order: str = "K", subok: bool = False) -> Tensor:
     return identity(a)
 
 
-def _zeros_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
-) -> Tensor:
-    if shape is not None:
-        return creation.zeros(shape, dtype=a.dtype if dtype is None else dtype)
-    return creation.zeros_like(a, dtype)
+def _like(filled: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """NumPy's form of a function that fills the shape of an array, or another shape."""
 
+    def like(
+        a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+    ) -> Tensor:
+        return filled(
+            a.shape if shape is None else shape, dtype=a.dtype if dtype is None else dtype
+        )
 
-def _ones_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
-) -> Tensor:
-    if shape is not None:
-        return creation.ones(shape, dtype=a.dtype if dtype is None else dtype)
-    return creation.ones_like(a, dtype)
-
-
-def _empty_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
-) -> Tensor:
-    if shape is not None:
-        return creation.empty(shape, dtype=a.dtype if dtype is None else dtype)
-    return creation.empty_like(a, dtype)
+    return like
 
 
 def _full_like(
@@ -154,7 +143,8 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.moveaxis: _moveaxis, np.swapaxes: _swapaxes, np.tensordot: _tensordot,
     np.sort: _sort, np.argsort: _argsort, np.count_nonzero: count_nonzero,
     np.tril: _tril, np.triu: _triu, np.trace: _trace, np.diagonal: diagonal, np.copy: _copy,
-    np.zeros_like: _zeros_like, np.ones_like: _ones_like, np.empty_like: _empty_like,
+    np.zeros_like: _like(creation.zeros), np.ones_like: _like(creation.ones),
+    np.empty_like: _like(creation.empty),
     np.full_like: _full_like, np.linspace: _linspace,
     np.roll: arranging.roll, np.repeat: _repeat, np.tile: _tile,
     np.split: arranging.split, np.around: rounded,
