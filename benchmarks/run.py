@@ -20,9 +20,18 @@ from benchmarks.measure import Timing, time_in_turns, worst_difference
 
 
 def all_cases() -> list[Case]:
-    from benchmarks import gradients, kernels, loops, overheads, signatures, sweeps, training
+    from benchmarks import (
+        gradients,
+        kernels,
+        loops,
+        overheads,
+        profiling,
+        signatures,
+        sweeps,
+        training,
+    )
 
-    groups = (overheads, signatures, sweeps, kernels, loops, training, gradients)
+    groups = (overheads, signatures, sweeps, kernels, loops, training, gradients, profiling)
     return [case for group in groups for case in group.CASES]
 
 

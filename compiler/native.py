@@ -73,7 +73,7 @@ def array_entry(executable: Executable) -> NativeEntry:
         on_error=executable.fail,
         long_running=is_long(executable),
     )
-    return compile_entry(spec, executable.code.address("run"), executable)
+    return compile_entry(spec, executable.run_word, executable)
 
 
 def function_entry(
@@ -123,7 +123,7 @@ def function_entry(
         on_error=executable.fail,
         long_running=is_long(executable),
     )
-    entry = compile_entry(spec, executable.code.address("run"), executable, following)
+    entry = compile_entry(spec, executable.run_word, executable, following)
     # a builder knows the function, which would keep itself alive
     if builder is None and not numbers.open:
         concrete.differentiable.add_entry(entry, spec)
@@ -194,7 +194,7 @@ def add_recording_entry(
     )
     tape_code.install()
     entry.following = compile_entry(
-        recording_spec, executable.code.address("run"), executable, entry.following
+        recording_spec, executable.run_word, executable, entry.following
     )
 
 

@@ -30,7 +30,7 @@ _NOT_RETURNED = ("store", "kept")
 
 @dataclass(frozen=True, slots=True)
 class EntryCode:
-    """An entry's text, for the module that defines its `run`.
+    """An entry's text, for a module in which `run` is a word with the address of the code.
 
     `symbols` must be bound when the module is linked, and `kept` must live as long as the entry.
     """
@@ -51,7 +51,7 @@ def compile_entry(
     spec : EntrySpec
         What the entry serves.
     run : int
-        Address of the code that it runs.
+        Address of a word that holds the address of the code that it runs.
     kept : object
         What keeps that code alive, and whatever else shall live as long as the entry.
     following : NativeEntry, optional
@@ -60,7 +60,7 @@ def compile_entry(
     from tapeline.compiler.codegen.engine import get_engine  # loads llvmlite
 
     code = build_entry(spec)
-    declarations = sorted({*code.declarations, f"declare i64 @{spec.run}(ptr)"})
+    declarations = sorted({*code.declarations, f"@{spec.run} = external global ptr"})
     text = "\n".join([*declarations, code.text])
     symbols = {**code.symbols, spec.run: run}
     module = get_engine().compile_module(text, symbols, [spec.name], quick=True)
@@ -177,12 +177,13 @@ class _EntryWriter(EntryRecording):
         pointers = fn.alloca(8 * max(1, len(self.data)), 8)
         for position, place in enumerate(self.data):
             fn.store("ptr", place, fn.offset(pointers, 8 * position))
+        code = fn.load("ptr", f"@{self.spec.run}")
         if self.spec.long_running:
             thread = fn.call("ptr", "PyEval_SaveThread")
-            status = fn.call_defined("i64", f"@{self.spec.run}", ("ptr", pointers))
+            status = fn.call_defined("i64", code, ("ptr", pointers))
             fn.call("void", "PyEval_RestoreThread", ("ptr", thread))
         else:
-            status = fn.call_defined("i64", f"@{self.spec.run}", ("ptr", pointers))
+            status = fn.call_defined("i64", code, ("ptr", pointers))
         fn.branch(fn.compare("eq", status, 0), "succeeded", "refused")
         fn.label("refused")
         self.release_made()

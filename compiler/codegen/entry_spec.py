@@ -126,11 +126,11 @@ class Recording:
 class EntrySpec:
     """What one native entry serves.
 
-    The code that it runs is `i64 @<run>(ptr)`: it gets an array of pointers to the data of the args
-    (what is only compared left out; in the order `order`, if given), then the captures, then the
-    outputs (kind "object" left out), and returns 0. At any other status the outputs are dropped and
-    `on_error` is called with the status; it should raise. Without `on_error` the slow path is
-    called, which does the work again.
+    The code that it runs is an `i64 (ptr)` at the address in the word `@<run>`. It gets an array of
+    pointers to the data of the args (what is only compared left out; in the order `order`, if
+    given), then the captures, then the outputs (kind "object" left out), and returns 0. At any
+    other status the outputs are dropped and `on_error` is called with the status; it should raise.
+    Without `on_error` the slow path is called, which does the work again.
     """
 
     args: tuple[ArgSpec, ...]

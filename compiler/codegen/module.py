@@ -11,7 +11,6 @@ linked.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,6 +41,7 @@ from tapeline.compiler.codegen.program import (
     ProgramStep,
     touched,
 )
+from tapeline.compiler.codegen.step_clock import mark_text, marks_text, note_text
 from tapeline.compiler.codegen.target import Target
 
 STACK_ARENA = 16384
@@ -109,14 +109,13 @@ class _Assembler:
             scratch[number] = made.nbytes
         arena = plan_arena(self.program, scratch)
         pointers = self._pointers(arena)
-        clock = self._clock()
-        self._mark(clock, 0)
+        self._mark(0)
         for number, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
             if number in controls:
                 self._call_control(controls[number], pointers, arena.scratch[number])
             else:
                 self.carry_out(step, kernel, pointers, arena.scratch[number])
-            self._mark(clock, number + 1)
+            self._mark(number + 1)
         text = self._text(arena, kernels)
         return Module(
             text, self.program, tuple(kernels), arena, tuple(self.constants), tuple(self.hosts),
@@ -215,19 +214,10 @@ class _Assembler:
                 result[number] = self.value(f"load ptr, ptr {place}")
         return result
 
-    def _clock(self) -> str:
-        """The pointer to where times go, which stands after the outputs; empty if not timed."""
-        if not self.timed:
-            return ""
-        self.parts.declare("declare i32 @clock_gettime(i32, ptr)")
-        n_slots = len(self.program.inputs) + len(self.program.outputs)
-        return self.value(f"load ptr, ptr {self.offset('%slots', 8 * n_slots)}")
-
-    def _mark(self, clock: str, number: int) -> None:
-        """Notes the time before step `number`, as two integers: seconds and nanoseconds."""
-        if clock:
-            place = self.offset(clock, 16 * number)
-            self.value(f"call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr {place})")
+    def _mark(self, number: int) -> None:
+        """Reads the clock before step `number`, if that is wanted."""
+        if self.timed:
+            self.lines.append(mark_text(number))
 
     def _call_kernel(
         self, kernel: Kernel, step: ProgramStep, pointers: dict[int, str], scratch: int
@@ -416,7 +406,8 @@ class _Assembler:
             closing += ["failed:", *release, f"  ret i64 {HOST_ERROR}"]
         for status, label in self.statuses:
             closing += [f"{label}:", *release, f"  ret i64 {status}"]
-        body = [*self.lines, *release, f"  ret i64 {SUCCESS}", *closing, "}"]
+        noting = self._note(opening)
+        body = [*self.lines, *release, *noting, f"  ret i64 {SUCCESS}", *closing, "}"]
         for number in range(len(self.hosts)):
             self.parts.declare(f"declare i64 @host{number}(ptr)")
         if self.sizes:
@@ -427,12 +418,20 @@ class _Assembler:
         functions += self.control_functions
         return "\n".join([self.parts.text(), *functions, *opening, *body]) + "\n"
 
+    def _note(self, opening: list[str]) -> list[str]:
+        """What ends a `run` that notes times; the memory for them joins the opening."""
+        if not self.timed:
+            return []
+        n_steps = len(self.program.steps)
+        self.parts.define("note", note_text(n_steps))
+        opening.insert(2, marks_text(n_steps))
+        return ["  call void @note(ptr %marks)"]
+
 
 def assemble(program: Program, target: Target, timed: bool = False) -> Module:
     """The module of a program.
 
     For a target with open sizes, what follows from them is read from the symbol `sizes`.
-    If `timed`, one more pointer follows those to the outputs: to a pair of int64, seconds and
-    nanoseconds, per step and one more, where `run` notes the time before each step and at the end.
+    If `timed`, `run` notes what each step takes, see `step_clock`.
     """
     return _Assembler(program, target, timed).run()

@@ -7,9 +7,12 @@ outputs and calls `run`. The native entry does the same without Python.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import functools
 import threading
+import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +32,8 @@ from tapeline.compiler.codegen.perf_names import announce, names_are_wanted
 from tapeline.compiler.codegen.program import HostStep, Placed
 from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.codegen.views import Layout
+from tapeline.compiler.executable import timing
+from tapeline.compiler.executable.timing import Timing
 from tapeline.compiler.ir.control_ops import loop_limit_message
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.errors import IndexOutOfRangeError, LoopLimitError, TapelineError
@@ -56,8 +61,6 @@ class Executable:
         An optimized graph.
     layouts : sequence of Layout or None
         Layout of each input; None is C-contiguous.
-    timed : bool
-        Whether the code notes the times of its steps, for `run_timed`.
     manner : Manner
         How the code is made.
     """
@@ -66,13 +69,13 @@ class Executable:
         self,
         graph: Graph,
         layouts: Sequence[Layout | None] | None = None,
-        timed: bool = False,
         manner: Manner = PLAIN,
     ) -> None:
         self.graph = graph
-        target = manner.target()
-        self.module: Module = assemble(lower_graph(graph, target, layouts), target, timed)
+        self._target = manner.target()
+        self.module: Module = assemble(lower_graph(graph, self._target, layouts), self._target)
         self._failures = threading.local()
+        self._making = threading.Lock()
         self._hosts = [_HOST(self._host_call(step)) for step in self.module.hosts]
         symbols = dict(self.module.symbols)
         for number, callback in enumerate(self._hosts):
@@ -88,13 +91,27 @@ class Executable:
         if len(self._sizes):
             symbols["sizes"] = self._sizes.__array_interface__["data"][0]
         self.symbols = symbols
-        self.code: CompiledModule = get_engine().compile_module(self.module.text, symbols, ["run"])
-        if names_are_wanted():
-            announce(self.code, "run", graph.name, self._names())
-        self._run: Callable[..., int] = _RUN(self.code.address("run"))
+        self.code: CompiledModule = self._link(self.module, symbols)
+        self._word = np.zeros(1, np.uint64)
+        self.timing: Timing | None = None
+        self._first: Any = None
+        """What is called where code that notes times is wanted, and not made yet."""
         self._outputs: list[tuple[tuple[int, ...], DType]] = [
             (spec.static_shape, spec.dtype) for spec in self.module.program.outputs
         ]
+        self.note_times(False)
+        timing.register(self)
+
+    def _link(self, module: Module, symbols: dict[str, int]) -> CompiledModule:
+        code = get_engine().compile_module(module.text, symbols, ["run"])
+        if names_are_wanted():
+            announce(code, "run", self.graph.name, self._names())
+        return code
+
+    @property
+    def run_word(self) -> int:
+        """The address of a word with the address of the code that is to run: an `i64 (ptr)`."""
+        return int(self._word.__array_interface__["data"][0])
 
     def _names(self) -> dict[str, str]:
         """What the emitted functions are called in perf and gdb: function, kernel, source line."""
@@ -119,28 +136,46 @@ class Executable:
         MemoryError
             If there is no memory for intermediate values.
         """
-        return self._call(arrays, (), spare)
-
-    def run_timed(self, arrays: Sequence[Array]) -> tuple[list[Array], Array]:
-        """The outputs, and the monotonic clock in nanoseconds before each step and at the end. Only
-        for code that was made with `timed`."""
-        times = np.empty((len(self.module.program.steps) + 1, 2), np.int64)
-        outputs = self._call(arrays, (times,))
-        return outputs, times[:, 0] * 1_000_000_000 + times[:, 1]
-
-    def _call(
-        self, arrays: Sequence[Array], further: Sequence[Array], spare: list[Array] | None = None
-    ) -> list[Array]:
         if spare:
             outputs = [_taken(spare, *spec) for spec in self._outputs]
         else:
             outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
-        given = (*arrays, *outputs, *further)
+        given = (*arrays, *outputs)
         pointers = [array.__array_interface__["data"][0] for array in given]
         status = self._run(_slots(len(pointers))(*pointers))
         if status:
             self.fail(status)
         return outputs
+
+    def note_times(self, wanted: bool) -> None:
+        """Runs code that notes the times of its steps from now on, or plain code."""
+        address = self.code.address("run")
+        if wanted and self.timing is not None:
+            address = self.timing.address
+        elif wanted:
+            if self._first is None:
+                self._first = _RUN(_first_run(weakref.ref(self)))
+            found = ctypes.c_void_p.from_buffer(self._first).value
+            assert found is not None
+            address = found
+        self._run: Callable[..., int] = _RUN(address)
+        self._word[0] = address
+
+    def run_noting_times(self, slots: int) -> int:
+        """Makes the code that notes times, and runs it."""
+        started = time.perf_counter()
+        with self._making:
+            if self.timing is None:
+                module = assemble(self.module.program, self._target, timed=True)
+                words, trace = timing.words_for(len(module.program.steps)), timing.trace()
+                symbols = dict(self.symbols)
+                symbols["timing"] = words.__array_interface__["data"][0]
+                symbols["trace"] = trace.__array_interface__["data"][0]
+                code = self._link(module, symbols)
+                timing.made(self, Timing(self.graph, self.module, code, words))
+                timing.compile_seconds[0] += time.perf_counter() - started
+        assert self.timing is not None
+        return int(_RUN(self.timing.address)(slots))
 
     def fail(self, status: int) -> None:
         """Raises what the status of `run` stands for."""
@@ -194,6 +229,24 @@ class Executable:
             return 0
 
         return call
+
+
+def _first_run(reference: weakref.ref[Executable]) -> Callable[[int], int]:
+    """What stands for code that notes times until it is made. Whoever calls it keeps the
+    executable."""
+
+    def run(slots: int) -> int:
+        executable = reference()
+        assert executable is not None
+        try:
+            return executable.run_noting_times(slots)
+        except KeyboardInterrupt:
+            _thread.interrupt_main()
+        except Exception:  # such as too little memory: then it runs without being timed
+            pass
+        return int(_RUN(executable.code.address("run"))(slots))
+
+    return run
 
 
 def _taken(spare: list[Array], shape: tuple[int, ...], dtype: DType) -> Array:

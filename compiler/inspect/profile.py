@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.compiler.codegen.views import layout_of
-from tapeline.compiler.compiled import Array, Compiled, Observer, set_observer
-from tapeline.compiler.executable.executable import Executable
+from tapeline.compiler.executable import timing
+from tapeline.compiler.executable.timing import Timing, Words
 from tapeline.compiler.inspect.code import locations_of_step, source_line
 from tapeline.compiler.inspect.cost import time_text
 from tapeline.compiler.inspect.kernels import KernelInfo, describe_kernels
@@ -24,8 +22,6 @@ from tapeline.compiler.inspect.machine import Machine, measure_machine
 from tapeline.compiler.inspect.summary import WIDTH
 from tapeline.compiler.ir.location import Location
 
-MAX_EVENTS = 200_000
-"""So many kernel runs go into a trace file; later ones are only counted."""
 CACHED_BYTES = 1 << 20
 """Kernels that touch less than this may run from a cache, faster than memory."""
 
@@ -83,24 +79,23 @@ class KernelTime:
         return f"{100 * moving:.0f}% of memory speed{cached}"
 
 
-class _Timed:
-    """The timed code of one compiled graph for one layout of its inputs."""
-
-    def __init__(self, compiled: Compiled, arrays: Sequence[Array]) -> None:
-        layouts = None
-        if not all(array.flags.c_contiguous for array in arrays):
-            layouts = tuple(layout_of(array) for array in arrays)
-        graph = compiled.optimized
-        self.compiled = compiled
-        self.executable = Executable(graph, layouts, timed=True, manner=compiled.manner)
-        module = self.executable.module
-        self.times = []
-        infos = describe_kernels(graph, module)
-        for number, step in enumerate(module.program.steps):
-            found = [graph.locations[node] for node in step.nodes if node >= 0]
-            locations = [location for location in found if location is not None]
-            locations = locations or locations_of_step(graph, step)
-            self.times.append(KernelTime(graph.name, number, infos[number], locations))
+def _kernel_times(timed: Timing, counted: Words, rate: float) -> list[KernelTime]:
+    """What each kernel of a compiled graph took, by what was counted: runs, then ticks, which are
+    so many nanoseconds."""
+    graph, module = timed.graph, timed.module
+    infos = describe_kernels(graph, module)
+    calls, *ticks = counted.tolist()
+    found = []
+    for number, step in enumerate(module.program.steps):
+        places = [graph.locations[node] for node in step.nodes if node >= 0]
+        locations = [place for place in places if place is not None]
+        locations = locations or locations_of_step(graph, step)
+        found.append(
+            KernelTime(
+                graph.name, number, infos[number], locations, calls, round(ticks[number] * rate)
+            )
+        )
+    return found
 
 
 class Profile:
@@ -108,7 +103,9 @@ class Profile:
 
     Operations that run eagerly are not timed one by one; they are in `wall_seconds`. Code that
     notes times is compiled at the first call of a graph in the block, and that is not counted as
-    the time of a kernel. Prints as a table by kernel; see also `by_line` and `save_trace`.
+    the time of a kernel. From then on calls go their usual way, and reading the clock between
+    kernels costs some ten nanoseconds each. Prints as a table by kernel; see also `by_line` and
+    `save_trace`.
 
     Attributes
     ----------
@@ -130,24 +127,52 @@ class Profile:
     """
 
     def __init__(self) -> None:
-        self._timed: dict[Any, _Timed] = {}
-        self._lock = threading.Lock()
-        self._before: Observer | None = None
-        self._events: list[tuple[_Timed, int, Array]] = []
-        self._n_events = 0
+        self._before: dict[int, Words] = {}
+        self._found: dict[int, list[KernelTime]] = {}
+        """By number of the executable; complete when the block has ended."""
+        self._events: list[tuple[int, int, Words]] = []
+        self._is_running = False
+        self._trace_start = 0
         self._start = 0
+        self._ticks_at_start = 0, 0
+        self._compile_start = 0.0
         self.wall_seconds = 0.0
         self.compile_seconds = 0.0
         self._machine: Machine | None = None
 
     def __enter__(self) -> Profile:
-        self._before = set_observer(self)
-        self._start = time.monotonic_ns()
+        self._trace_start = timing.begin()
+        self._before = {number: one.read() for number, one in timing.timings().items()}
+        self._compile_start = timing.compile_seconds[0]
+        self._is_running = True
+        self._ticks_at_start = timing.clock().read()
+        self._start = self._ticks_at_start[1]
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.wall_seconds += (time.monotonic_ns() - self._start) / 1e9
-        set_observer(self._before)
+        self.wall_seconds = (time.monotonic_ns() - self._start) / 1e9
+        self._look()
+        self._is_running = False
+        timing.end()
+
+    def _look(self) -> None:
+        """Takes in what has been counted since the block began."""
+        self.compile_seconds = timing.compile_seconds[0] - self._compile_start
+        rate = timing.clock().nanoseconds_per_tick()
+        found = {}
+        for number, one in timing.timings().items():
+            counted = one.read()
+            if number in self._before:
+                counted -= self._before[number]
+            if counted[0]:
+                found[number] = _kernel_times(one, counted, rate)
+        self._found = found
+        ticks, nanoseconds = self._ticks_at_start
+        self._events = [
+            (number, thread, (nanoseconds + (times - ticks) * rate).astype(np.int64))
+            for number, thread, times in timing.records(self._trace_start)
+            if number in found
+        ]
 
     @property
     def machine(self) -> Machine:
@@ -156,37 +181,12 @@ class Profile:
             self._machine = measure_machine()
         return self._machine
 
-    def run(self, compiled: Compiled, arrays: Sequence[Array]) -> list[Array]:
-        """Runs a compiled graph and notes what its kernels take."""
-        timed = self._find(compiled, arrays)
-        outputs, marks = timed.executable.run_timed(arrays)
-        took = np.diff(marks).tolist()
-        with self._lock:
-            for one, nanoseconds in zip(timed.times, took, strict=True):
-                one.calls += 1
-                one.nanoseconds += nanoseconds
-            self._n_events += len(took)
-            if self._n_events <= MAX_EVENTS:
-                self._events.append((timed, threading.get_native_id(), marks))
-        return outputs
-
-    def _find(self, compiled: Compiled, arrays: Sequence[Array]) -> _Timed:
-        plain = all(array.flags.c_contiguous for array in arrays)
-        key = id(compiled), None if plain else tuple(array.strides for array in arrays)
-        found = self._timed.get(key)
-        if found is None:
-            start = time.perf_counter()
-            with self._lock:
-                found = self._timed.get(key)
-                if found is None:
-                    found = self._timed[key] = _Timed(compiled, arrays)
-                    self.compile_seconds += time.perf_counter() - start
-        return found
-
     @property
     def kernels(self) -> list[KernelTime]:
         """What each kernel took, the slowest first."""
-        found = [one for timed in self._timed.values() for one in timed.times]
+        if self._is_running:
+            self._look()
+        found = [one for times in self._found.values() for one in times]
         return sorted(found, key=lambda one: -one.nanoseconds)
 
     # ---- reports
@@ -263,10 +263,11 @@ class Profile:
     def chrome_trace(self) -> dict[str, Any]:
         """The runs of kernels as a dict in Chrome's trace format."""
         process = os.getpid()
+        threads = {thread: k for k, thread in enumerate(dict.fromkeys(e[1] for e in self._events))}
         events: list[dict[str, Any]] = []
-        for timed, thread, marks in self._events:
+        for number, thread, marks in self._events:
             starts, ends = marks[:-1].tolist(), marks[1:].tolist()
-            for one, start, end in zip(timed.times, starts, ends, strict=True):
+            for one, start, end in zip(self._found[number], starts, ends, strict=True):
                 kernel = one.kernel
                 arguments = {
                     "operations": ", ".join(kernel.ops), "line": kernel.location,
@@ -276,7 +277,7 @@ class Profile:
                 events.append(
                     {
                         "name": f"{one.graph}/{one.number} {kernel.kind}", "cat": kernel.kind,
-                        "ph": "X", "pid": process, "tid": thread, "args": arguments,
+                        "ph": "X", "pid": process, "tid": threads[thread], "args": arguments,
                         "ts": (start - self._start) / 1e3, "dur": (end - start) / 1e3,
                     }
                 )  # fmt: skip

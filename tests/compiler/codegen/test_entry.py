@@ -83,7 +83,8 @@ def entry_for(
     spec: EntrySpec, run: str = AXPB.format(a=0, b=1, status=0), following: Any = None
 ) -> NativeEntry:
     module = get_engine().compile_module(run, {}, ["run"])
-    return compile_entry(spec, module.address("run"), module, following)
+    word = np.array([module.address("run")])
+    return compile_entry(spec, word.__array_interface__["data"][0], (module, word), following)
 
 
 def callee(spec: EntrySpec, run: str = AXPB.format(a=0, b=1, status=0)) -> Callee:
@@ -216,8 +217,9 @@ def test_nonzero_status_raises_what_the_handler_raises(x: Tensor) -> None:
 
 def test_entry_can_stand_in_the_module_of_its_code(x: Tensor) -> None:
     code = build_entry(TENSOR_SPEC)
-    run = AXPB.format(a=0, b=1, status=0)
-    text = "\n".join([*sorted(code.declarations), run, code.text])
+    run = AXPB.format(a=0, b=1, status=0).replace("@run", "@code")
+    word = "@run = internal global ptr @code"
+    text = "\n".join([*sorted(code.declarations), run, word, code.text])
     module = get_engine().compile_module(text, code.symbols, ["entry"])
     function = Callee(slow_path)
     set_entry(function, NativeEntry(module.address("entry"), (module, code.kept)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import numpy as np
 import pytest
 
 import tapeline as tl
-from tapeline.compiler.compiled import OBSERVER
+from tapeline.compiler.codegen import step_clock
+from tapeline.compiler.executable import timing
 from tapeline.runtime.dispatch import BUSY
 
 
@@ -103,11 +106,87 @@ def test_profile_covers_other_threads(rng: np.random.Generator) -> None:
 
 
 def test_profile_ends_with_its_block_also_on_errors(rng: np.random.Generator) -> None:
-    busy = BUSY[0]
+    concrete = loss.get_concrete_function(tl.ones((32, 8)), tl.ones((8, 8)))
+    executable = concrete.differentiable.compiled.executable()
+    plain = executable._word[0]
+    with tl.debugging.profile():
+        assert executable._word[0] != plain
+    assert executable._word[0] == plain
     with pytest.raises(KeyError), tl.debugging.profile():
         raise KeyError
-    assert OBSERVER[0] is None
-    assert BUSY[0] == busy
+    assert executable._word[0] == plain == executable.code.address("run")
+
+
+def test_profiles_overlap(rng: np.random.Generator) -> None:
+    x, w = arrays(rng)
+    outer, inner = tl.debugging.profile(), tl.debugging.profile()
+    with outer:
+        loss(x, w)
+        with inner:
+            loss(x, w)
+            assert {one.calls for one in inner.kernels} == {1}  # while the block still runs
+        loss(x, w)
+    assert {one.calls for one in outer.kernels} == {3}
+    assert {one.calls for one in inner.kernels} == {1}
+    assert len(outer.chrome_trace()["traceEvents"]) == 3 * len(outer.kernels)
+    assert len(inner.chrome_trace()["traceEvents"]) == len(inner.kernels)
+
+
+def test_profile_leaves_calls_to_their_native_entries(rng: np.random.Generator) -> None:
+    doubled = tl.function(lambda x: x * 2)
+    x = tl.asarray(rng.standard_normal(8))
+    for _ in range(4):
+        doubled(x)
+    busy = BUSY[0]
+    with tl.debugging.profile() as profile:
+        assert BUSY[0] == busy
+        for _ in range(100):
+            doubled(x)
+    assert [one.calls for one in profile.kernels] == [100]
+
+
+def test_profile_keeps_what_a_dropped_function_took() -> None:
+    with tl.debugging.profile() as profile:
+        tl.function(lambda x: x + 1, name="dropped")(tl.ones(3))
+        gc.collect()
+    assert [one.graph for one in profile.kernels] == ["dropped"]
+
+
+def test_full_trace_still_counts(rng: np.random.Generator) -> None:
+    doubled = tl.function(lambda x: x * 2)
+    x = tl.asarray(rng.standard_normal(8))
+    words = timing.trace()
+    room = words[1]
+    words[1] = 23  # four records of five words, and a rest
+    try:
+        with tl.debugging.profile() as profile:
+            for _ in range(10):
+                doubled(x)
+    finally:
+        words[1] = room
+    assert [one.calls for one in profile.kernels] == [10]
+    assert len(profile.chrome_trace()["traceEvents"]) == 4
+
+
+def test_times_agree_with_the_systems_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever clock the code reads, a kernel's time is the time that its call takes."""
+    x = tl.ones(2_000_000)
+    for steady in (step_clock.has_steady_counter(), False):
+        monkeypatch.setattr(step_clock, "has_steady_counter", lambda steady=steady: steady)
+        monkeypatch.setattr(timing, "_CLOCK", [])
+        function = tl.function(lambda x: tl.sum(tl.exp(tl.sin(x))))
+        with tl.debugging.profile():
+            function(x)  # compiles
+        with tl.debugging.profile() as profile:
+            start = time.monotonic_ns()
+            for _ in range(5):
+                function(x)
+            around = time.monotonic_ns() - start
+        within = sum(one.nanoseconds for one in profile.kernels)
+        assert 0.5 * around < within <= around
+        events = profile.chrome_trace()["traceEvents"]
+        assert events[0]["ts"] >= 0
+        assert events[-1]["ts"] + events[-1]["dur"] <= profile.wall_seconds * 1e6
 
 
 def test_profile_lets_errors_of_host_calls_through() -> None:
