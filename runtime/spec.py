@@ -29,12 +29,19 @@ FLOAT16: DType = np.dtype("float16")
 """A dtype to compute in where NumPy does; compiled functions call its kernels."""
 
 _CANONICAL: dict[DType, DType] = {dtype: dtype for dtype in (*SUPPORTED_DTYPES, FLOAT16)}
+_BY_NAME: dict[str, DType] = {}
+"""What dtypes were called so far."""
 
 
 def is_bfloat16(dtype: DType) -> bool:
     """Whether the dtype is bfloat16, which tensors are kept in and which ops take as float32. Its
     kind is V, which no other dtype of tensors has."""
     return dtype.kind == "V"
+
+
+def is_canonical(dtype: DType) -> bool:
+    """Whether the very object stands for a dtype that Tapeline has."""
+    return _CANONICAL.get(dtype) is dtype
 
 
 def bfloat16_dtype(argument: str = "dtype") -> DType:
@@ -52,6 +59,17 @@ def bfloat16_dtype(argument: str = "dtype") -> DType:
 def canonical_dtype(dtype: npt.DTypeLike, argument: str = "dtype") -> DType:
     """The one dtype object, in the machine's byte order, that stands for `dtype`; a `DTypeError`
     where Tapeline has no such dtype."""
+    if type(dtype) is not str:
+        return _canonical(dtype, argument)
+    known = _BY_NAME.get(dtype)
+    if known is None:
+        known = _canonical(dtype, argument)
+        if not is_bfloat16(known):  # its package may come and go
+            _BY_NAME[dtype] = known
+    return known
+
+
+def _canonical(dtype: npt.DTypeLike, argument: str) -> DType:
     if isinstance(dtype, str) and dtype == "bfloat16":
         return bfloat16_dtype(argument)
     try:

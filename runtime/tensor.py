@@ -28,7 +28,7 @@ from tapeline.runtime.errors import (
 )
 from tapeline.runtime.record import Node
 from tapeline.runtime.reference import Reference
-from tapeline.runtime.spec import DType, Shape, canonical_dtype
+from tapeline.runtime.spec import DType, Shape, canonical_dtype, is_canonical
 
 _ndarray = np.ndarray
 
@@ -457,6 +457,8 @@ def _array_of(x: Any, wanted: DType | None, argument: str) -> npt.NDArray[Any]:
         raise ArgumentTypeError(
             f"{argument}: no tensor can be made of {type(x).__name__} {_short(x)}: {error}"
         ) from None
+    if is_canonical(found.dtype):
+        return found
     if wanted is None and found.dtype.kind not in "biufc" and found.dtype.name != "bfloat16":
         raise DTypeError(
             f"{argument}: {type(x).__name__} {_short(x)} has dtype {found.dtype}; expected numbers."

@@ -23,7 +23,7 @@ RUNTIME_LAYERS = (
     ("tensor", "nest", "ranges", "loop_options"),
     ("dispatch",),
     ("operators", "scopes", "collections", "open_numbers", "deferred"),
-    ("cells", "limits", "exchange", "indexed_slices", "callbacks"),
+    ("cells", "limits", "exchange", "indexed_slices", "callbacks", "unwatched"),
     ("inspection",),
     ("ops",),
     ("numpy_functions",),

@@ -273,10 +273,10 @@ attach_operators("truediv", "/", DIVIDE, promote=promote_to_divide)
 def _floor_divide_kernel(x: Any, y: Any) -> Any:
     quotient = np.floor_divide(x, y)
     if quotient.dtype.kind == "f":
-        infinite = np.isinf(x) | np.isinf(y)
-        if infinite.any():
+        of_x, of_y = np.isinf(x), np.isinf(y)
+        if np.count_nonzero(of_x) or np.count_nonzero(of_y):
             with np.errstate(all="ignore"):
-                return np.where(infinite, np.floor(np.divide(x, y)), quotient)
+                return np.where(of_x | of_y, np.floor(np.divide(x, y)), quotient)
     return quotient
 
 

@@ -19,6 +19,7 @@ from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE, ravel
 from tapeline.runtime.ops.slicing import FULL, GETITEM, slice_along
 from tapeline.runtime.spec import normalize_axis
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
+from tapeline.runtime.unwatched import is_int_or_ints, plain_array, wrapped
 
 
 def split(
@@ -104,6 +105,12 @@ def tile(x: TensorLike, repetitions: int | Sequence[int], /) -> Tensor:
     array([[1, 2, 1, 2],
            [1, 2, 1, 2]])
     """
+    array = plain_array(x)
+    if array is not None and is_int_or_ints(repetitions, 0):
+        try:
+            return wrapped(np.tile(array, repetitions))
+        except ValueError:
+            pass  # what follows says what is wrong
     x = as_tensor(x, argument="tile")
     given = (repetitions,) if isinstance(repetitions, int | np.integer) else repetitions
     counts = [as_index("tile", count) for count in given]
@@ -151,6 +158,17 @@ def repeat(
     >>> tl.repeat(tl.asarray([1, 2]), 2).numpy()
     array([1, 1, 2, 2])
     """
+    array = plain_array(x)
+    if (
+        array is not None
+        and array.ndim
+        and is_int_or_ints(repeats, 0)
+        and (axis is None or type(axis) is int)
+    ):
+        try:
+            return wrapped(array.repeat(repeats, axis))
+        except ValueError:
+            pass  # what follows says what is wrong
     x = as_tensor(x, argument="repeat")
     if axis is None:
         x, axis = ravel(x), 0
@@ -202,6 +220,12 @@ def roll(x: TensorLike, /, shift: int | Sequence[int], axis: Axis = None) -> Ten
     >>> tl.roll(tl.asarray([1, 2, 3, 4]), 1).numpy()
     array([4, 1, 2, 3])
     """
+    array = plain_array(x)
+    if array is not None and type(shift) is int and (axis is None or type(axis) is int):
+        try:
+            return wrapped(np.roll(array, shift, axis))
+        except ValueError:
+            pass  # what follows says what is wrong
     x = as_tensor(x, argument="roll")
     if axis is None:
         shifts = tuple([as_index("roll: shift", s) for s in _listed(shift)])

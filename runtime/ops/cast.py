@@ -187,6 +187,8 @@ attach_method("conj", _conj)
 
 
 def _cast_kernel(x: Any, dtype: DType) -> Any:
+    if x.dtype.kind == dtype.kind == "f":
+        return x.astype(dtype)
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         x = x.real
     if is_bfloat16(x.dtype) and dtype.kind != "f":

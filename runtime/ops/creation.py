@@ -20,6 +20,7 @@ from tapeline.runtime.ops.cast import identity
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.spec import DType, Shape, canonical_dtype
 from tapeline.runtime.tensor import Tensor, TensorLike, adopt, as_tensor, new_tensor, wrap
+from tapeline.runtime.unwatched import plain_array, wrapped
 
 _FLOAT64 = canonical_dtype(np.float64)
 _INT64 = canonical_dtype(np.int64)
@@ -273,6 +274,9 @@ def zeros_like(
     >>> tl.zeros_like([1.0, 2.0]).numpy()
     array([0., 0.])
     """
+    array = plain_array(x)
+    if dtype is None and device is None and array is not None:
+        return wrapped(np.zeros(array.shape, array.dtype))
     x = as_tensor(x, None, "zeros_like")
     return zeros(x.shape, x.dtype if dtype is None else dtype, device=device)
 
@@ -292,6 +296,9 @@ def ones_like(
     >>> tl.ones_like([1.0, 2.0]).numpy()
     array([1., 1.])
     """
+    array = plain_array(x)
+    if dtype is None and device is None and array is not None:
+        return wrapped(np.ones(array.shape, array.dtype))
     x = as_tensor(x, None, "ones_like")
     return ones(x.shape, x.dtype if dtype is None else dtype, device=device)
 

@@ -159,7 +159,7 @@ def min(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
 def _define_position(name: str, function: Callable[..., Any], lowering: Reduction) -> Op:
     def kernel(x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
         if len(axes) == 1:
-            return function(x, axis=axes[0], keepdims=keepdims)
+            return function(x, axes[0], None, keepdims=keepdims)
         flat = function(x)
         return np.full((1,) * x.ndim, flat) if keepdims else flat
 
@@ -190,8 +190,8 @@ def _define_position(name: str, function: Callable[..., Any], lowering: Reductio
     )
 
 
-ARGMAX = _define_position("argmax", np.argmax, Reduction("argmax"))
-ARGMIN = _define_position("argmin", np.argmin, Reduction("argmin"))
+ARGMAX = _define_position("argmax", np.ndarray.argmax, Reduction("argmax"))
+ARGMIN = _define_position("argmin", np.ndarray.argmin, Reduction("argmin"))
 
 
 def argmax(x: TensorLike, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:

@@ -45,6 +45,7 @@ from tapeline.runtime.spec import (
     spec_of,
 )
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.unwatched import plain_array, wrapped
 
 _INT64 = np.dtype(np.int64)
 
@@ -214,6 +215,14 @@ def take(x: TensorLike, indices: TensorLike, /, axis: int | None = None) -> Tens
     >>> tl.take(tl.asarray([10, 20, 30]), [2, 0, -1]).numpy()
     array([30, 10, 30])
     """
+    array = plain_array(x)
+    if array is not None and array.ndim and (axis is None or type(axis) is int):
+        places = np.array(indices) if type(indices) in (int, list) else plain_array(indices)
+        if places is not None and places.dtype.kind == "i":
+            try:
+                return wrapped(array.take(places, axis))
+            except (IndexError, ValueError):
+                pass  # what follows says what is wrong
     x = as_tensor(x, argument="take")
     indices = index_tensor("take", indices)
     if axis is None:

@@ -9,10 +9,12 @@ from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.operators import constant
+from tapeline.runtime.ops.axes import ANY_KIND
 from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.selection import WHERE
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
+from tapeline.runtime.unwatched import plain_array, wrapped
 
 
 def eye(
@@ -99,6 +101,9 @@ def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
 
 
 def _triangle(op_name: str, x: TensorLike, k: int, lower: bool) -> Tensor:
+    array = plain_array(x)
+    if array is not None and array.ndim > 1 and array.dtype.kind in ANY_KIND and type(k) is int:
+        return wrapped(np.tril(array, k) if lower else np.triu(array, k))
     x = as_tensor(x, None, op_name)
     if x.ndim < 2:
         raise ShapeError(f"{op_name}: x has shape {x.shape}; expected at least two dimensions")

@@ -35,6 +35,7 @@ from tapeline.runtime.ops.slicing import (
 )
 from tapeline.runtime.spec import Shape, broadcast_shapes
 from tapeline.runtime.tensor import Tensor, as_tensor, new_tensor
+from tapeline.runtime.unwatched import plain_array, wrapped
 
 
 class IndexArray(NamedTuple):
@@ -100,6 +101,7 @@ def parse_key(key: Any, shape: Shape) -> Key:
 _PARSED: dict[Any, Key] = {}
 _PARSED_LIMIT = 4096
 _NEVER_CACHED = object()
+_BASIC_TYPES = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
 def parsed_key(key: Any, shape: Shape) -> Key:
@@ -234,7 +236,20 @@ def _expand_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
 
 def getitem(x: Tensor, key: Any) -> Tensor:
     """`x[key]`."""
+    array = plain_array(x)
+    if array is not None and _is_basic(key):
+        try:
+            return wrapped(array[key])
+        except (IndexError, ValueError, TypeError):
+            pass  # what follows says what is wrong
     return read(x, parsed_key(key, x.shape))
+
+
+def _is_basic(key: Any) -> bool:
+    """Whether NumPy gives a view for the key, or one element."""
+    if type(key) is tuple:
+        return _BASIC_TYPES.issuperset(map(type, key))
+    return type(key) in _BASIC_TYPES
 
 
 def read(x: Tensor, key: Key) -> Tensor:

@@ -25,6 +25,7 @@ from tapeline.runtime.tensor import (
     install_conversions,
     register_ufunc,
 )
+from tapeline.runtime.unwatched import plain_arrays, wrapped
 
 # --- concat ----------------------------------------------------------------------------------
 
@@ -147,6 +148,12 @@ def concat(arrays: Sequence[TensorLike], /, axis: int | None = 0) -> Tensor:
     >>> tl.concat([[1, 2], [3]]).numpy()
     array([1, 2, 3])
     """
+    values = plain_arrays(arrays)
+    if values is not None and (axis is None or type(axis) is int):
+        try:
+            return wrapped(np.concatenate(values, axis))
+        except ValueError:
+            pass  # what follows says what is wrong
     tensors = _promoted("concat", arrays)
     if axis is None:
         tensors, axis = [ravel(tensor) for tensor in tensors], 0
@@ -242,6 +249,12 @@ def stack(arrays: Sequence[TensorLike], /, axis: int = 0) -> Tensor:
     array([[1, 3],
            [2, 4]])
     """
+    values = plain_arrays(arrays)
+    if values is not None and type(axis) is int:
+        try:
+            return wrapped(np.stack(values, axis))
+        except ValueError:
+            pass  # what follows says what is wrong
     tensors = _promoted("stack", arrays)
     axis = normalize_axis("stack", axis, tensors[0].ndim + 1)
     first = tensors[0].shape
@@ -356,18 +369,26 @@ def pad(
     array([0, 1, 2, 0, 0])
     """
     x = as_tensor(x, argument="pad")
+    if type(pad_width) is int and pad_width >= 0:
+        pads: tuple[tuple[int, int], ...] = ((pad_width, pad_width),) * x.ndim
+    else:
+        pads = _pads(pad_width, x.ndim)
+    result: Tensor = apply(PAD, x, attrs=(pads, constant_values))
+    return result
+
+
+def _pads(pad_width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
+    """The widths as one pair per axis."""
     try:
-        widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
+        widths = np.broadcast_to(np.asarray(pad_width), (ndim, 2))
     except ValueError:
         widths = None
     if widths is None or widths.dtype.kind not in "iu" or (widths < 0).any():
         raise ArgumentError(
-            f"pad: pad_width must be ints >= 0, one pair for each of the {x.ndim} axes, "
+            f"pad: pad_width must be ints >= 0, one pair for each of the {ndim} axes, "
             f"got {pad_width!r}"
         )
-    pads = tuple((int(low), int(high)) for low, high in widths)
-    result: Tensor = apply(PAD, x, attrs=(pads, constant_values))
-    return result
+    return tuple((int(low), int(high)) for low, high in widths)
 
 
 register_ufunc(np.concatenate, concat)

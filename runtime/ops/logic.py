@@ -9,9 +9,11 @@ import numpy as np
 
 from tapeline.runtime.op import ScalarEmitter, Trait, V
 from tapeline.runtime.operators import make_binary, make_unary
+from tapeline.runtime.ops.axes import ANY_KIND
 from tapeline.runtime.ops.pointwise import BOOL, apply, define_pointwise, to_bool
 from tapeline.runtime.ops.promotion import promote_to_bool
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.unwatched import plain_array, wrapped
 
 # -- logical_* -------------------------------------------------------------------------------------
 
@@ -201,6 +203,9 @@ def logical_not(x: TensorLike, /) -> Tensor:
     >>> tl.logical_not([True, False]).numpy()
     array([False,  True])
     """
+    array = plain_array(x)
+    if array is not None and array.dtype.kind in ANY_KIND:
+        return wrapped(np.logical_not(array))
     return apply(LOGICAL_NOT, as_tensor(x, BOOL, "logical_not"))
 
 

@@ -19,6 +19,7 @@ from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.shaping import EXPAND_DIMS, RESHAPE, SQUEEZE, expand_dims, reshape
 from tapeline.runtime.spec import Shape, TensorSpec, broadcast_shapes, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.unwatched import plain_arrays, wrapped
 
 # --- matmul ----------------------------------------------------------------------------------
 
@@ -304,6 +305,11 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
     array([[3, 4],
            [6, 8]])
     """
+    arrays = plain_arrays((a, b))
+    if arrays is not None and arrays[0].ndim == arrays[1].ndim == 1:
+        left, right = arrays
+        if left.dtype.kind in "iufc":
+            return wrapped(left[:, None] * right)
     a, b = as_tensor(a, argument="outer: a"), as_tensor(b, argument="outer: b")
     if a.ndim != 1 or b.ndim != 1:
         raise ShapeError(f"outer: both operands must be 1-d, got shapes {a.shape} and {b.shape}")

@@ -18,6 +18,7 @@ from tapeline.runtime.ops.batch_rules import batch_changed, kept_first, next_axe
 from tapeline.runtime.ops.pointwise import apply, call, shorten
 from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.unwatched import is_int_or_ints, plain_array, wrapped
 
 # --- permuting dimensions --------------------------------------------------------------------
 
@@ -75,6 +76,12 @@ def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
     >>> tl.permute_dims(tl.asarray([[1, 2, 3], [4, 5, 6]]), (1, 0)).shape
     (3, 2)
     """
+    array = plain_array(x)
+    if array is not None and type(axes) is tuple and is_int_or_ints(axes):
+        try:
+            return wrapped(array.transpose(axes))
+        except ValueError:
+            pass  # what follows says what is wrong
     x = as_tensor(x, argument="permute_dims")
     order = tuple(normalize_axis("permute_dims", as_index("permute_dims", a), x.ndim) for a in axes)
     _permute_infer(spec_of(x.shape, x.dtype), order)
@@ -92,6 +99,9 @@ def transpose(x: TensorLike, /, axes: Sequence[int] | None = None) -> Tensor:
            [2, 5],
            [3, 6]])
     """
+    array = plain_array(x)
+    if axes is None and array is not None:
+        return wrapped(array.T)
     x = as_tensor(x, argument="transpose")
     if axes is None:
         return apply(PERMUTE_DIMS, x, attrs=(tuple(range(x.ndim))[::-1],))
@@ -118,6 +128,9 @@ def matrix_transpose(x: TensorLike, /) -> Tensor:
     >>> tl.matrix_transpose(tl.asarray([[[1, 2, 3], [4, 5, 6]]])).shape
     (1, 3, 2)
     """
+    array = plain_array(x)
+    if array is not None and array.ndim > 1:
+        return wrapped(array.swapaxes(-1, -2))
     x = as_tensor(x, argument="matrix_transpose")
     if x.ndim < 2:
         raise ShapeError(
@@ -135,6 +148,12 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
     >>> tl.swapaxes(tl.asarray([[[1, 2, 3]]]), 0, 2).shape
     (3, 1, 1)
     """
+    array = plain_array(x)
+    if array is not None and type(axis1) is type(axis2) is int:
+        try:
+            return wrapped(array.swapaxes(axis1, axis2))
+        except ValueError:
+            pass  # what follows says what is wrong
     x = as_tensor(x, argument="swapaxes")
     first = normalize_axis("swapaxes", axis1, x.ndim)
     second = normalize_axis("swapaxes", axis2, x.ndim)
@@ -159,6 +178,12 @@ def moveaxis(
     >>> tl.moveaxis(tl.asarray([[[1, 2, 3]]]), -1, 0).shape
     (3, 1, 1)
     """
+    array = plain_array(x)
+    if array is not None and is_int_or_ints(source) and is_int_or_ints(destination):
+        try:
+            return wrapped(np.moveaxis(array, source, destination))
+        except ValueError:
+            pass  # what follows says what is wrong
     x = as_tensor(x, argument="moveaxis")
     sources = _places("source", source, x.ndim)
     targets = _places("destination", destination, x.ndim)
@@ -223,6 +248,12 @@ def flip(x: TensorLike, /, axis: Axis = None) -> Tensor:
     >>> tl.flip(tl.asarray([1, 2, 3])).numpy()
     array([3, 2, 1])
     """
+    array = plain_array(x)
+    if array is not None and (axis is None or is_int_or_ints(axis)):
+        try:
+            return wrapped(np.flip(array, axis))  # type: ignore[arg-type]  # no other sequence comes
+        except ValueError:
+            pass  # what follows says what is wrong
     x = as_tensor(x, argument="flip")
     return apply(FLIP, x, attrs=(normalize_axes("flip", axis, x.ndim),))
 

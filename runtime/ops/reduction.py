@@ -23,6 +23,7 @@ from tapeline.runtime.ops.scan import products_of_others
 from tapeline.runtime.ops.shaping import RESHAPE, spread
 from tapeline.runtime.spec import Shape, TensorSpec, accumulator_dtype, canonical_dtype, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
+from tapeline.runtime.unwatched import plain_array, wrapped
 
 _INT = canonical_dtype(np.int64)
 _BOOL = canonical_dtype(np.bool)
@@ -331,6 +332,9 @@ def count_nonzero(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False
     >>> tl.count_nonzero(tl.asarray([[1, 5], [0, 2]]), axis=1).numpy()
     array([2, 1])
     """
+    array = plain_array(x)
+    if array is not None and axis is None and not keepdims and array.dtype.kind in ANY_KIND:
+        return wrapped(np.array(np.count_nonzero(array), _INT))
     tensor = computable(x, argument="count_nonzero")
     return sum(cast_tensor(tensor, _BOOL), axis, keepdims=keepdims)
 

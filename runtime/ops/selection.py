@@ -23,6 +23,9 @@ from tapeline.runtime.ops.pointwise import (
 from tapeline.runtime.ops.promotion import promote_to_float
 from tapeline.runtime.spec import DType, Shape, TensorSpec, broadcast_shapes, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.unwatched import plain_array, wrapped
+
+_NUMBERS = (int, float)
 
 # -- where -----------------------------------------------------------------------------------------
 
@@ -99,6 +102,17 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
     >>> tl.where([True, False], [1.0, 2.0], 0.0).numpy()
     array([1., 0.])
     """
+    chosen = plain_array(condition)
+    first = plain_array(x1)
+    if chosen is not None and chosen.dtype is BOOL and first is not None:
+        dtype = first.dtype
+        is_number = type(x2) in _NUMBERS and dtype.kind == "f"
+        other = constant(x2, dtype)._value if is_number else plain_array(x2)
+        if other is not None and other.dtype is dtype:
+            try:
+                return wrapped(np.where(chosen, first, other))
+            except ValueError:
+                pass  # what follows says what is wrong
     if type(condition) is not Tensor or condition.dtype is not BOOL:
         condition = as_tensor(condition, BOOL, "where: condition")
     if not (type(x1) is type(x2) is Tensor and x1.dtype is x2.dtype):
@@ -243,7 +257,6 @@ register_ufunc(np.minimum, minimum)
 # -- clip ------------------------------------------------------------------------------------------
 
 
-_NUMBERS = (int, float)
 _clip_ufunc = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
 """What `np.clip` runs, in one pass; NumPy has it since 1.17, but under no public name."""
 

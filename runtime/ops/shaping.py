@@ -25,6 +25,7 @@ from tapeline.runtime.ops.pointwise import apply, call, shorten, unbroadcast
 from tapeline.runtime.spec import Shape, TensorSpec, spec_of
 from tapeline.runtime.spec import broadcast_shapes as common_shape
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.unwatched import is_int_or_ints, plain_array, wrapped
 
 # --- reshape ---------------------------------------------------------------------------------
 
@@ -119,6 +120,12 @@ def reshape(x: TensorLike, /, shape: int | Sequence[int], *, copy: bool | None =
     array([[1, 2, 3],
            [4, 5, 6]])
     """
+    array = plain_array(x)
+    if array is not None and is_int_or_ints(shape, -1):
+        try:
+            return wrapped(array.reshape(shape))
+        except ValueError:
+            pass  # what follows says what is wrong
     x = as_tensor(x, argument="reshape")
     return apply(RESHAPE, x, attrs=(resolve_shape("reshape", shape, x.size),))
 
@@ -246,6 +253,12 @@ def squeeze(x: TensorLike, /, axis: Axis = None) -> Tensor:
     >>> tl.squeeze(tl.asarray([[1], [2]]), axis=1).shape
     (2,)
     """
+    array = plain_array(x)
+    if array is not None and array.ndim and (axis is None or is_int_or_ints(axis)):
+        try:
+            return wrapped(array.squeeze(axis))
+        except ValueError:
+            pass  # what follows says what is wrong
     x = as_tensor(x, argument="squeeze")
     if axis is None:
         axes = tuple(place for place, extent in enumerate(x.shape) if extent == 1)
@@ -331,6 +344,12 @@ def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
     array([[1, 2],
            [1, 2]])
     """
+    array = plain_array(x)
+    if array is not None and is_int_or_ints(shape, 0):
+        try:
+            return wrapped(np.broadcast_to(array, shape))
+        except ValueError:
+            pass  # what follows says what is wrong
     x = as_tensor(x, argument="broadcast_to")
     given = (shape,) if isinstance(shape, int | np.integer) else shape
     target = tuple(as_index("broadcast_to", extent) for extent in given)
