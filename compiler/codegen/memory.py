@@ -152,6 +152,11 @@ class Memory(Arithmetic):
         )
         self.line(call)
 
+    def prefetch(self, pointer: str, write: bool) -> None:
+        """Asks for a line of memory that will soon be read or written; never fails."""
+        arguments = ("ptr", pointer), ("i32", str(int(write))), ("i32", "3"), ("i32", "1")
+        self.line(self.raw_call("void", "llvm.prefetch.p0", *arguments, declare=True))
+
     # ---- the forms of loads and stores
 
     def _mask_operand(self, mask: Value | None, lanes: int) -> tuple[str, str]:

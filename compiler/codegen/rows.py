@@ -119,10 +119,24 @@ class _PassRunner:
             known = sweep.evaluate(self.inner, dict(this.loads), self.fixed, bases, index, mask)
             for value, operand in this.stores:
                 sweep.store(known[value], operand, bases, index, mask)
+            self._bring_near(bases, index)
             return self._take(known, group, index, bases, mask, values)
 
         exact = sweep.forms[self.number].exact
         return self.f.vector_loop(start, stop, sweep.lanes, self.unroll, carry, body, exact)
+
+    def _bring_near(self, bases: Bases, index: Index) -> None:
+        """Asks for memory that is used next, so that waiting for it overlaps with computing."""
+        sweep = self.sweep
+        for operand in sweep.forms[self.number].ahead:
+            base = bases[operand]
+            assert isinstance(base, str)
+            result = operand >= sweep.nest.n_inputs
+            if not result:
+                base = self.f.pointer_offset(
+                    base, sweep.stride(operand, sweep.schedule.n_outer - 1)
+                )
+            self.f.prefetch(sweep.address(operand, base, index), write=result)
 
     def _take(
         self,

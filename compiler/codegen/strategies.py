@@ -38,6 +38,13 @@ CHEAP = 8
 
 Emitter = Callable[[FunctionBuilder, Plan, Schedule, int, tuple[PassForm, ...]], Sweep]
 
+LINE = 64
+"""Bytes that memory moves at a time."""
+NEAR = 1 << 15
+"""Bytes of a row that the nearest cache keeps from pass to pass."""
+FAR = 1 << 18
+"""Bytes from which on memory is worth waiting for."""
+
 EMITTERS: dict[str, Emitter] = {
     "elementwise": RowSweep,
     "flat": FlatSweep,
@@ -203,7 +210,8 @@ def pass_forms(
             unroll = _unroll(costs[number], chained, strided, target)
         size = lanes * max(unroll, 1) * DEPTH if found.mode == "rows" else ROWS
         exact = _is_exact(found, lanes * max(unroll, 1))
-        forms.append(PassForm(unroll, size if sums and inner > size else 0, exact))
+        ahead = _ahead(plan, found, number) if found.mode == "rows" else ()
+        forms.append(PassForm(unroll, size if sums and inner > size else 0, exact, ahead))
     if found.mode == "lanes" and forms:
         unroll = min(form.unroll for form in forms)
         if unroll == 2 and len(forms) == 1 and costs[0] <= CHEAP:
@@ -211,6 +219,32 @@ def pass_forms(
         exact = _is_exact(found, lanes * max(unroll, 1))
         forms = [PassForm(unroll, form.block, exact) for form in forms]
     return tuple(forms)
+
+
+def _ahead(plan: Plan, found: Schedule, number: int) -> tuple[int, ...]:
+    """What a pass over rows brings near for later: while several passes run over rows that fit the
+    nearest cache, the memory would stand still otherwise.
+
+    The last pass asks for the inputs of the next row, each other pass for the results that the pass
+    after it is the first to store.
+    """
+    last = len(plan.passes) - 1
+    if last == 0 or found.n_outer == 0 or len(found.inner) > 1:
+        return ()
+    nest, across = plan.nest, found.n_outer - 1
+    moving = [
+        k
+        for k in range(len(nest.operands))
+        if found.access(k) == "contiguous" and found.space.streams[k].strides[across]
+    ]
+    row = sum(found.space.extents[found.vector] * nest.operands[k].dtype.itemsize for k in moving)
+    if not LINE <= row <= NEAR or row * found.space.extents[across] < FAR:
+        return ()
+    if number == last:
+        return tuple(k for k in moving if k < nest.n_inputs)
+    stored = {operand for this in plan.passes[: number + 1] for _, operand in this.stores}
+    following = {operand for _, operand in plan.passes[number + 1].stores}
+    return tuple(k for k in moving if k in following - stored)
 
 
 def _strip(extent: int, lanes: int) -> int:

@@ -27,6 +27,9 @@ class PassForm:
     """How many elements are added up before they are added to totals; 0: all of them."""
     exact: bool = False
     """Whether the vector loop needs no masked rest."""
+    ahead: tuple[int, ...] = ()
+    """Operands whose memory is brought near while the pass runs: inputs of the next row, results
+    that the next pass stores."""
 
 
 def position_code(schedule: Schedule) -> str:

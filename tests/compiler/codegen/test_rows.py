@@ -28,7 +28,8 @@ def softmax_nest(x: Array, out: Array, axis: int) -> Nest:
 
 @pytest.mark.parametrize("target", harness.TARGETS, ids=lambda t: t.cpu)
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((3, 17), 1), ((17, 40), 0), ((5, 3000), 1), ((4, 7, 33), 1), ((40, 10), 1)]
+    ("shape", "axis"),
+    [((3, 17), 1), ((17, 40), 0), ((5, 3000), 1), ((4, 7, 33), 1), ((40, 10), 1), ((90, 1000), 1)],
 )
 def test_softmax_agrees_with_numpy(shape: tuple[int, ...], axis: int, target: Target) -> None:
     rng = np.random.default_rng(0)

@@ -9,6 +9,8 @@ from tests.compiler.codegen.nest_text import parse_nest, show_kernel
 from tapeline.compiler.codegen.along import emit_indexed
 from tapeline.compiler.codegen.gather import RowMode, TakeShape
 from tapeline.compiler.codegen.kernels import emit_nest
+from tapeline.compiler.codegen.schedule import schedule
+from tapeline.compiler.codegen.strategies import choose, lanes_of
 from tapeline.compiler.codegen.target import named_target
 
 WIDE, NARROW = named_target("x86-64-v4"), named_target("x86-64-v3")
@@ -247,3 +249,37 @@ def test_loops_of_rows_taken_by_index(mode: RowMode, expected: str) -> None:
     shape = TakeShape(np.dtype(np.float32), np.dtype(np.int64), 1, 50, 33, 64, mode)
     assert show_kernel(emit_indexed(shape, WIDE, "k")) == expected
     assert show_kernel(emit_indexed(shape, NARROW, "k")) == expected
+
+
+ROWS = """
+nest [{rows}, {columns}] reduce [1]
+  %0 = in float32 strides [{stride}, 4]
+  %1 = in float32 strides [0, 4]
+  out float32 strides [{stride}, 4]
+  %2 = sum(%0) : float32
+  %3 = subtract(%0, %2) : float32
+  %4 = square(%3) : float32
+  %5 = sum(%4) : float32
+  %6 = divide(%3, %5) : float32
+  %7 = multiply(%6, %1) : float32
+  store %7
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "expected"),
+    [
+        (512, 1024, [(), (2,), (0,)]),  # results before they are stored, then the next row
+        (16, 1024, [(), (), ()]),  # near anyway
+        (512, 8192, [(), (), ()]),  # a row would drive itself out
+    ],
+)
+def test_rows_call_for_memory_ahead(
+    rows: int, columns: int, expected: list[tuple[int, ...]]
+) -> None:
+    nest = parse_nest(ROWS.format(rows=rows, columns=columns, stride=4 * columns))
+    lanes = lanes_of(nest, WIDE)
+    choice = choose(nest, schedule(nest, lanes), WIDE)
+    assert [form.ahead for form in choice.forms] == expected
+    (launch,) = emit_nest(nest, WIDE, "k").launches
+    assert ("llvm.prefetch" in launch.function.text) == any(expected)
