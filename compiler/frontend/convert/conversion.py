@@ -15,8 +15,8 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from tapeline.compiler.frontend.convert.blocks import Blocks
-from tapeline.compiler.frontend.convert.containers import names_of
 from tapeline.compiler.frontend.convert.jumps import Jumps, UnsupportedJumpError, without_jumps
+from tapeline.compiler.frontend.convert.matching import Matches
 from tapeline.compiler.frontend.convert.source import (
     Source,
     SourceError,
@@ -36,6 +36,7 @@ from tapeline.compiler.frontend.convert.syntax import (
 CO_SUSPENDS = 0x20 | 0x80 | 0x200
 """Flags of generators, coroutines and asynchronous generators."""
 _LIMIT = 4096
+_READS_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,8 @@ def reason_of(code: CodeType) -> str | None:
 
 def _convert(function: FunctionType) -> Conversion:
     code = function.__code__
-    names = tuple(dict.fromkeys(names_of(code)))
-    written = _names_stored(code)
+    names, *changed = _names_used(code)
+    written = changed[0], changed[1]
 
     def refuse(reason: str) -> Conversion:
         return Conversion(code, None, None, reason, names, written)
@@ -130,7 +131,7 @@ def transform(source: Source) -> Any:
         default and constant(None, default) for default in node.args.kw_defaults
     ]
     docstring = node.body[:1] if ast.get_docstring(node, clean=False) is not None else []
-    rest = node.body[len(docstring) :] or statements("pass", node)
+    rest = Matches().many(node.body[len(docstring) :]) or statements("pass", node)
     names = Names(rest)
     body, jumps = without_jumps(rest, node)
     blocks = Blocks(body, names.globals, jumps.stops, source.class_name, first)
@@ -177,22 +178,26 @@ def _name_blocks(code: CodeType, original: CodeType) -> CodeType:
     return code.replace(co_consts=tuple(constants))
 
 
-def _names_stored(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The globals and the variables of its closure that a function, or one in it, changes."""
+def _names_used(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The globals that a function, or one in it, reads, those that it changes, and the variables of
+    its closure that it changes."""
     free = set(code.co_freevars)
     pending = [code]
-    global_names: dict[str, None] = {}
+    read: dict[str, None] = {}
+    changed: dict[str, None] = {}
     cells: dict[str, None] = {}
     while pending:
         item = pending.pop()
         for instruction in dis.get_instructions(item):
-            if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-                global_names[instruction.argval] = None
+            if instruction.opname in _READS_GLOBAL:
+                read[instruction.argval] = None
+            elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                changed[instruction.argval] = None
             is_cell = instruction.opname in ("STORE_DEREF", "DELETE_DEREF")
             if is_cell and instruction.argval in free.intersection(item.co_freevars):
                 cells[instruction.argval] = None
         pending += [constant for constant in item.co_consts if isinstance(constant, CodeType)]
-    return tuple(global_names), tuple(cells)
+    return tuple(read), tuple(changed), tuple(cells)
 
 
 def print_conversion(conversion: Conversion) -> str:

@@ -102,10 +102,6 @@ class Jumps:
             statement.body = self.block(statement.body, loop)
         elif isinstance(statement, ast.Try):
             return self._try(statement, loop)
-        elif isinstance(statement, ast.Match):
-            if contains(statement.cases, *_JUMPS[:3], inner_jumps=False):
-                for case in statement.cases:
-                    case.body = self.block(case.body, loop) or statements("pass", statement)
         elif self._flags_of(statement, loop):
             raise UnsupportedJumpError(f"{type(statement).__name__} with a jump inside")
         return [statement]
@@ -145,10 +141,9 @@ class Jumps:
         return [*before, statement, *after]
 
     def _try(self, statement: ast.Try, loop: _Loop) -> list[ast.stmt]:
-        if contains(statement.finalbody, ast.Break, ast.Continue, inner_jumps=False):
-            raise UnsupportedJumpError("'break' or 'continue' in a finally clause")
-        if contains(statement.finalbody, ast.Return):
-            return self._try_with_final_return(statement, loop)
+        leaves = contains(statement.finalbody, ast.Break, ast.Continue, inner_jumps=False)
+        if leaves or contains(statement.finalbody, ast.Return):
+            return self._try_with_final_jump(statement, loop)
         flags: list[str] = []
         for item in statement.body:
             flags += [flag for flag in self._flags_of(item, loop) if flag not in flags]
@@ -163,11 +158,11 @@ class Jumps:
         statement.finalbody = self.block(statement.finalbody, loop)
         return [statement]
 
-    def _try_with_final_return(self, statement: ast.Try, loop: _Loop) -> list[ast.stmt]:
-        """A `finally` that may return: then neither an exception nor an earlier jump counts."""
+    def _try_with_final_jump(self, statement: ast.Try, loop: _Loop) -> list[ast.stmt]:
+        """A `finally` that may jump: then neither an exception nor an earlier jump counts."""
         self._count += 1
         k = self._count
-        others = [f"at_{name[1:]}" for name in (loop.broken, loop.continued) if name]
+        flags = self._flags_of(statement, loop)
         final, statement.finalbody = statement.finalbody, []
         if statement.handlers:
             guarded = self._try(statement, loop)
@@ -177,17 +172,26 @@ class Jumps:
             f"at_exc{k} = None\n"
             "try: pass\n"
             f"except BaseException as at_e: at_exc{k} = at_e\n"
-            f"at_was{k} = at_ret\nat_ret = False",
+            + "".join(f"{_before(flag, k)} = {flag}\n{flag} = False\n" for flag in flags),
             statement,
         )
         caught[1].body = guarded
+        jumps = " or ".join(flags)
         after = statements(
-            f"if at_exc{k} is not None and not at_ret: raise at_exc{k}\n"
-            + "".join(f"{name} = {name} and not at_ret\n" for name in others)
-            + f"at_ret = at_ret or at_was{k}\nat_exc{k} = None",
+            f"at_jumps{k} = {jumps}\n"
+            f"if at_exc{k} is not None and not at_jumps{k}: raise at_exc{k}\n"
+            + "".join(
+                f"{flag} = {flag} or ({_before(flag, k)} and not at_jumps{k})\n" for flag in flags
+            )
+            + f"at_exc{k} = None",
             statement,
         )
         return [*caught, *self.block(final, loop), *after]
+
+
+def _before(flag: str, k: int) -> str:
+    """The name of what a flag said before a `finally` clause."""
+    return f"at_was{k}_{flag[3:]}"
 
 
 def always_jumps(body: list[ast.stmt]) -> bool:

@@ -140,17 +140,6 @@ def test_generator_function_stays_as_it_is() -> None:
     assert callee(numbers) is numbers
 
 
-def test_break_in_finally_leaves_the_function_as_it_is() -> None:
-    def f(x: Any) -> Any:
-        while True:
-            try:
-                return 1 // x
-            finally:
-                break  # noqa: B012  # what is tested
-
-    assert callee(f) is f
-
-
 def test_edited_file_is_refused(tmp_path: Any) -> None:
     path = tmp_path / "edited.py"
     path.write_text("def f(x):\n    return x + 1 if x else x\n")
