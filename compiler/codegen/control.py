@@ -156,6 +156,35 @@ class ControlEmitter(NumberEmitter):
         base: int,
     ) -> list[Value | None]:
         """Emits a body; arrays that it gives go to `targets`, numbers are returned."""
+        frame = self.open_frame(prepared, arguments, targets, base)
+        graph, program = prepared.body.graph, prepared.body.program
+        scratch = prepared.arena.scratch
+        for step, kernel, offset in zip(program.steps, prepared.kernels, scratch, strict=True):
+            if isinstance(step, ScalarStep):
+                node = step.nodes[0]
+                frame.values[node] = self.scalar(frame, node)
+            elif isinstance(step, RowStep):
+                self._row(frame, step)
+            elif isinstance(step, PutStep):
+                self._put(frame, step)
+            elif isinstance(step, ControlStep):
+                assert isinstance(kernel, PreparedControl)
+                self._nested(frame, step, kernel, base + offset)
+            else:
+                assert not isinstance(kernel, PreparedControl)
+                self._array_step(frame, step, kernel, base + offset)
+        return [
+            self.number(frame, node) if is_number(graph, node) else None for node in graph.outputs
+        ]
+
+    def open_frame(
+        self,
+        prepared: PreparedBody,
+        arguments: Sequence[Argument],
+        targets: Sequence[str | None],
+        base: int,
+    ) -> Frame:
+        """What a body knows before its first step."""
         body = prepared.body
         graph, program = body.graph, body.program
         frame = Frame(prepared, base)
@@ -175,24 +204,7 @@ class ControlEmitter(NumberEmitter):
             given = placed.buffer in frame.pointers
             if is_number(graph, node) and not is_view(graph, node) and not given:
                 frame.homes.setdefault(placed.buffer, node)
-        scratch = prepared.arena.scratch
-        for step, kernel, offset in zip(program.steps, prepared.kernels, scratch, strict=True):
-            if isinstance(step, ScalarStep):
-                node = step.nodes[0]
-                frame.values[node] = self.scalar(frame, node)
-            elif isinstance(step, RowStep):
-                self._row(frame, step)
-            elif isinstance(step, PutStep):
-                self._put(frame, step)
-            elif isinstance(step, ControlStep):
-                assert isinstance(kernel, PreparedControl)
-                self._nested(frame, step, kernel, base + offset)
-            else:
-                assert not isinstance(kernel, PreparedControl)
-                self._array_step(frame, step, kernel, base + offset)
-        return [
-            self.number(frame, node) if is_number(graph, node) else None for node in graph.outputs
-        ]
+        return frame
 
     # ---- steps on arrays
 

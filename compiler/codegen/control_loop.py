@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tapeline.compiler.codegen.control_numbers import Frame
 from tapeline.compiler.codegen.control_plan import (
     LOOP_LIMIT,
     Argument,
@@ -16,18 +17,27 @@ from tapeline.compiler.codegen.control_plan import (
 )
 from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, int64
 from tapeline.compiler.codegen.numbers import is_number
-from tapeline.compiler.codegen.scalar import ScalarBuilder
 from tapeline.compiler.codegen.values import Value, code_of
+from tapeline.compiler.codegen.vector_plan import VectorPlan, vector_plan
+from tapeline.compiler.codegen.vector_turns import Numbers, VectorTurns
 from tapeline.compiler.ir.control_ops import LoopForm, loop_form
 from tapeline.runtime.op import get_op
 
 UNLIMITED = (1 << 63) - 1
 
 
-class Owner(Protocol):
+class Owner(Numbers, Protocol):
     """Who emits the bodies."""
 
-    b: ScalarBuilder
+    def open_frame(
+        self,
+        prepared: PreparedBody,
+        arguments: Sequence[Argument],
+        targets: Sequence[str | None],
+        base: int,
+    ) -> Frame:
+        """What a body knows before its first step."""
+        ...
 
     def run_body(
         self,
@@ -92,7 +102,7 @@ class LoopEmitter:
     def emit(self) -> list[Value | None]:
         """The numbers that the loop gives."""
         b = self.b
-        start = self._start()
+        start = self._vector_turns(self._start())
         going = self._going(start)
         head, done, before = b.new_label("loop"), b.new_label("done"), b.current
         b.branch_if(going, head, done)
@@ -154,6 +164,36 @@ class LoopEmitter:
                 self.b.least[value.name] = least
                 if initial.is_constant and last is not None:
                     self.b.most[value.name] = least + constant.item() * last
+
+    def _vector_turns(self, start: Carried) -> Carried:
+        """Makes the first turns in vectors, where that is possible; the state after them."""
+        plan = vector_plan(self.form, self.body.body)
+        if plan is None:
+            return start
+        b = self.b
+        arguments, base = self._arguments(start), self.base + self.made.body_offset
+        targets = [start.current.get(k) for k in range(self.form.n_state)]
+        frame = self.owner.open_frame(self.body, [*arguments, *self.captures], targets, base)
+        count = VectorTurns(self.owner, plan, self.form, frame).emit(self._turns_left(plan, start))
+        numbers = {
+            k: b.add(x, b.mul(count, int64(plan.counters[k]))) for k, x in start.numbers.items()
+        }
+        return Carried(b.add(start.turn, count), numbers, start.current, start.spare)
+
+    def _turns_left(self, plan: VectorPlan, start: Carried) -> Value:
+        """How many turns the loop makes from here on; it may be negative."""
+        b = self.b
+        turns = None if self.limit is None else b.sub(self.limit, start.turn)
+        if plan.limit is not None:
+            assert self.test is not None
+            position, node = plan.limit
+            given = [*self._arguments(start), *self.captures]
+            frame = self.owner.open_frame(self.test, given, [None], self.base)
+            end = self.owner.number(frame, node)
+            left = b.intrinsic("ssub.sat", end, start.numbers[position])
+            turns = left if turns is None else b.minimum(turns, left)
+        assert turns is not None
+        return turns
 
     # ---- before and after
 

@@ -113,6 +113,8 @@ class _Assembler:
         for number, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
             if number in controls:
                 self._call_control(controls[number], pointers, arena.scratch[number])
+            elif kernel is not None and self._copies_output(step):
+                self._copy_output(kernel, step, pointers, arena.scratch[number])
             else:
                 self.carry_out(step, kernel, pointers, arena.scratch[number])
             self._mark(number + 1)
@@ -133,6 +135,25 @@ class _Assembler:
             self._call_routine(kernel, step, pointers)
         else:
             self._call_kernel(kernel, step, pointers, scratch)
+
+    def _copies_output(self, step: ProgramStep) -> bool:
+        """Whether a step copies a result to where the same result is wanted once more."""
+        if not isinstance(step, NestStep) or step.label != "copy":
+            return False
+        return all(self.program.buffers[buffer].kind == "output" for buffer in step.buffers)
+
+    def _copy_output(
+        self, kernel: Kernel, step: ProgramStep, pointers: dict[int, str], scratch: int
+    ) -> None:
+        """Copies a result, unless the caller wants both in one place."""
+        source, target = (pointers[buffer] for buffer in touched(step))
+        number = self.count
+        same = self.value(f"icmp eq ptr {source}, {target}")
+        self.lines.append(f"  br i1 {same}, label %copied{number}, label %copy{number}")
+        self.lines.append(f"copy{number}:")
+        self._call_kernel(kernel, step, pointers, scratch)
+        self.lines.append(f"  br label %copied{number}")
+        self.lines.append(f"copied{number}:")
 
     def constant_symbol(self, array: Any) -> str:
         """The name of a global that holds a constant of a body."""

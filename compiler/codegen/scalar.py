@@ -175,6 +175,8 @@ class ScalarBuilder(FunctionBuilder):
             lost = self.bit_and(negative, self.compare("ge", quotient, self.const(0, a)))
             return self.rare(lost, lambda _: [self.const(-1, a)], [quotient])[0]
         divisor = _int_of(b)
+        if divisor is None and a.lanes == b.lanes == 1 and is_signed(a.code):
+            return self._likely_divmod(a, b)[0]
         if divisor is None or divisor <= 0:
             return super().floor_divide(a, b)
         if divisor & (divisor - 1) == 0:
@@ -192,6 +194,8 @@ class ScalarBuilder(FunctionBuilder):
             negative = self.compare("lt", rest, self.const(0, a))  # as above
             return self.rare(negative, lambda x: [self.add(x, b)], [rest])[0]
         divisor = _int_of(b)
+        if divisor is None and a.lanes == b.lanes == 1 and is_signed(a.code):
+            return self._likely_divmod(a, b)[1]
         if divisor is None or divisor <= 0:
             return super().remainder(a, b)
         if divisor & (divisor - 1) == 0:
@@ -203,11 +207,33 @@ class ScalarBuilder(FunctionBuilder):
         number = _float_of(b)
         return None if number not in _POWERS else self.const(1 / number, b)
 
+    def _likely_divmod(self, a: Value, b: Value) -> tuple[Value, Value]:
+        """Quotient and remainder by an int that is positive in all likelihood: then little can go
+        wrong."""
+        one = self.const(1, b)
+        unlikely = self.compare("lt", b, one)
+        divisor = self.select(unlikely, one, b)
+        if self.is_nonnegative(a) and a.name in self.most:  # it cannot wrap around
+            quotient = self._binary("udiv", a, divisor)
+            values = [quotient, self.sub(a, self.mul(quotient, divisor))]
+        else:
+            values = list(self._rounded_down(a, divisor))
+
+        def general(*_: Value) -> tuple[Value, Value]:
+            return self._int_divmod(a, b)
+
+        quotient, rest = self.rare(unlikely, general, values)
+        return quotient, rest
+
     def _known_divmod(self, a: Value, b: Value) -> tuple[Value, Value]:
         """Quotient and remainder by a positive constant."""
         if not is_signed(a.code):
             quotient = self._binary("udiv", a, b)
             return quotient, self.sub(a, self.mul(quotient, b))
+        return self._rounded_down(a, b)
+
+    def _rounded_down(self, a: Value, b: Value) -> tuple[Value, Value]:
+        """Quotient and remainder of signed ints by a positive one."""
         quotient = self._binary("sdiv", a, b)
         rest = self.sub(a, self.mul(quotient, b))
         negative = self.compare("lt", rest, self.const(0, a))

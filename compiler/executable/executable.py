@@ -96,9 +96,14 @@ class Executable:
         self.timing: Timing | None = None
         self._first: Any = None
         """What is called where code that notes times is wanted, and not made yet."""
-        self._outputs: list[tuple[tuple[int, ...], DType]] = [
-            (spec.static_shape, spec.dtype) for spec in self.module.program.outputs
+        first: dict[int, int] = {}
+        self._outputs: list[tuple[tuple[int, ...], DType, int]] = [
+            (spec.static_shape, spec.dtype, first.setdefault(node, k))
+            for k, (spec, node) in enumerate(
+                zip(self.module.program.outputs, graph.outputs, strict=True)
+            )
         ]
+        """Shape and dtype, and the number of the first output that is the same."""
         self.note_times(False)
         timing.register(self)
 
@@ -136,10 +141,14 @@ class Executable:
         MemoryError
             If there is no memory for intermediate values.
         """
-        if spare:
-            outputs = [_taken(spare, *spec) for spec in self._outputs]
-        else:
-            outputs = [np.empty(shape, dtype) for shape, dtype in self._outputs]
+        outputs: list[Array] = []
+        for k, (shape, dtype, first) in enumerate(self._outputs):
+            if first < k:
+                outputs.append(outputs[first])
+            elif spare:
+                outputs.append(_taken(spare, shape, dtype))
+            else:
+                outputs.append(np.empty(shape, dtype))
         given = (*arrays, *outputs)
         pointers = [array.__array_interface__["data"][0] for array in given]
         status = self._run(_slots(len(pointers))(*pointers))

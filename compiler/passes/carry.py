@@ -12,11 +12,9 @@ from typing import cast
 
 from tapeline.compiler.ir.control_ops import LoopForm, loop_form, remake
 from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.index_terms import CONSTANT_TERM, Terms, sum_terms
 from tapeline.compiler.ir.location import Location
 from tapeline.runtime.op import Attrs, Op, get_op
-
-Terms = dict[int, int]
-"""A sum of nodes, each so many times; -1 stands for 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +25,8 @@ class _Found:
     state: int
     value: int
     read: int
+    is_inside: bool
+    """Whether the first turn is known to read an element that there is."""
 
 
 def carry_elements(
@@ -43,7 +43,7 @@ def carry_elements(
     if not found:
         return op, attrs, list(inputs), 0
     outside = dict(zip(form.body.placeholders, inputs[form.first :], strict=True))
-    first = [_first(target, form.body, one.read, outside) for one in found]
+    first = [_first(target, form.body, one, outside) for one in found]
     n = form.first + form.n_state
     _, n_xs, length, reverse = cast(tuple[int, int, int, bool], attrs)
     graphs = [_with_numbers(form, graph, found, graph is form.body) for graph in op.subgraphs]
@@ -96,14 +96,14 @@ class _Search:
         written = self.terms(place)
         before = dict(written)
         for node, (_, pace) in self.counters.items():
-            before[-1] = before.get(-1, 0) - pace * written.get(node, 0)
-        if not before.get(-1, 1):
-            del before[-1]
+            before[CONSTANT_TERM] = before.get(CONSTANT_TERM, 0) - pace * written.get(node, 0)
+        if not before.get(CONSTANT_TERM, 1):
+            del before[CONSTANT_TERM]
         if before == written or not all(self._is_known(node) for node in written):
             return None
         for read in self._reads(own):
             if self.terms(body.inputs[read][1]) == before:
-                return _Found(k, value, read)
+                return _Found(k, value, read, self._is_inside(read))
         return None
 
     def _reads(self, own: int) -> list[int]:
@@ -119,9 +119,19 @@ class _Search:
                     found.append(user)
         return found
 
+    def _is_inside(self, read: int) -> bool:
+        """Whether the index of the first turn is known, and in range."""
+        index = self.terms(self.body.inputs[read][1])
+        if not set(index) <= {CONSTANT_TERM, *self.counters}:
+            return False
+        ones = {CONSTANT_TERM: 1} | {node: first for node, (first, _) in self.counters.items()}
+        place = sum(times * ones[term] for term, times in index.items())
+        size = self.body.spec(self.body.inputs[read][0]).static_shape[0]
+        return -size <= place < size
+
     def _is_known(self, node: int) -> bool:
         """Whether a term is a counter, or the same in all turns."""
-        if node in (-1, *self.counters):
+        if node in (CONSTANT_TERM, *self.counters):
             return True
         pending, seen = [node], set()
         while pending:
@@ -135,44 +145,31 @@ class _Search:
 
     def terms(self, node: int) -> Terms:
         """An index as a sum. A checked index is looked into where it is one from the front."""
-        found: Terms = {}
-        pending = [(node, 1)]
-        while pending:
-            current, times = pending.pop()
-            op, inputs = self.body.ops[current], self.body.inputs[current]
-            constant = self.body.constant_value(current)
-            if constant is not None and not constant.ndim:
-                found[-1] = found.get(-1, 0) + times * int(constant)
-            elif op is get_op("add") or op is get_op("subtract"):
-                sign = 1 if op is get_op("add") else -1
-                pending += [(inputs[0], times), (inputs[1], sign * times)]
-            elif op is get_op("multiply") and self.body.constant_value(inputs[1]) is not None:
-                number = self.body.constant_value(inputs[1])
-                assert number is not None
-                pending.append((inputs[0], times * int(number)))
-            elif op is get_op("check_index") and self._in_range(current):
-                pending.append((inputs[0], times))
-            else:
-                found[current] = found.get(current, 0) + times
-        return {term: times for term, times in found.items() if times}
+        return sum_terms(self.body, node, self._in_range)
 
     def _in_range(self, node: int) -> bool:
         """Whether an index is in range, from the front, in all turns."""
         size, _ = cast(tuple[int, int], self.body.attrs[node])
         given = self.terms(self.body.inputs[node][0])
-        if not set(given) <= {-1, *self.counters}:
+        if not set(given) <= {CONSTANT_TERM, *self.counters}:
             return False
-        low = high = given.get(-1, 0)
+        low = high = given.get(CONSTANT_TERM, 0)
         for term, times in given.items():
-            if term != -1:
+            if term != CONSTANT_TERM:
                 first, pace = self.counters[term]
                 ends = times * first, times * (first + pace * (self.turns - 1))
                 low, high = low + min(ends), high + max(ends)
         return low >= 0 and high < size
 
 
-def _first(target: Graph, body: Graph, read: int, outside: dict[int, int]) -> int:
+def _first(target: Graph, body: Graph, one: _Found, outside: dict[int, int]) -> int:
     """The node in the target for what the first turn reads."""
+    array = outside[body.placeholders[one.state]]
+    if one.is_inside and target.ops[array] is get_op("broadcast_to"):
+        (number,) = target.inputs[array]
+        if not target.spec(number).shape:
+            return number
+    read = one.read
     needed: set[int] = set()
     pending = [read]
     while pending:

@@ -271,3 +271,25 @@ def test_a_gradient_inside_a_trace_sees_the_captured_tensor_of_each_call() -> No
     assert f(x).item() == 18.0
     (concrete,) = f.concrete_functions
     assert concrete.captures == (outside,)
+
+
+def test_one_result_in_two_places_is_computed_into_one_array() -> None:
+    def run(x: Any) -> Any:
+        x[1] = 5.0
+        return x
+
+    f, x = tl.function(run), tl.zeros(3)
+    y = f(x)
+    assert np.shares_memory(x.numpy(), y.numpy())
+    x[0] = 1.0
+    np.testing.assert_array_equal(x.numpy(), [1.0, 5.0, 0.0])
+    np.testing.assert_array_equal(y.numpy(), [0.0, 5.0, 0.0])
+
+    @tl.function
+    def both(x: Any) -> Any:
+        return x * 2.0, x * 2.0
+
+    for _ in range(3):  # by Python first, then natively
+        first, second = both(x)
+        np.testing.assert_array_equal(first.numpy(), second.numpy())
+        np.testing.assert_array_equal(second.numpy(), [2.0, 10.0, 0.0])

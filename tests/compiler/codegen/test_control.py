@@ -207,3 +207,25 @@ def test_index_that_cannot_leave_the_array_is_not_checked() -> None:
     assert "stop" in function_text(run, tl.zeros(99))
     with pytest.raises(IndexError, match="99"):
         tl.function(run)(tl.zeros(99))
+
+
+def test_division_by_an_int_that_the_call_gives() -> None:
+    """As NumPy divides: rounded down, 0 by 0, and wrapped around."""
+
+    def run(x: Any, k: Any) -> Any:
+        rest, quotient = tl.zeros(9, tl.int64), tl.zeros(9, tl.int64)
+        for i in tl.range(9):
+            rest[i] = x[i] % k + (i * (1 << 61)) % k
+            quotient[i] = x[i] // k + i // k
+        return rest, quotient
+
+    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    x = np.array([least, least + 1, -7, -1, 0, 1, 7, most - 1, most])
+    i = np.arange(9)
+    compiled = tl.function(run)
+    for k in (3, 1, 0, -1, -4, most, least):
+        with np.errstate(all="ignore"):
+            wide = (i * (1 << 61)) % np.int64(k)
+            expected = x % np.int64(k) + wide, x // np.int64(k) + i // np.int64(k)
+        for a, b in zip(compiled(tl.asarray(x), tl.asarray(k)), expected, strict=True):
+            np.testing.assert_array_equal(a.numpy(), b, err_msg=f"k = {k}")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tapeline as tl
+from tapeline.runtime.errors import IndexOutOfRangeError
 
 
 def reads_in_loops(function: Callable[..., Any], *args: Any) -> int:
@@ -129,3 +130,29 @@ def test_fixed_element_that_is_read_does_not_make_a_copy() -> None:
     assert "phi ptr" not in concrete.llvm_ir()
     found = tl.function(run)(tl.ones(200), tl.asarray(A)).numpy()
     np.testing.assert_allclose(found, run(np.ones(200), A), rtol=1e-12)
+
+
+def test_array_of_equal_numbers_is_not_made_to_read_its_first() -> None:
+    def run(a: Any) -> Any:
+        x = tl.zeros(150)
+        for i in tl.range(1, 150):
+            x[i] = x[i - 1] * 0.5 + a[i]
+        return x
+
+    concrete = tl.function(run).get_concrete_function(tl.asarray(A))
+    assert "take" not in [op.name for op in concrete.optimized_graph.ops]
+    expected = np.zeros(150)
+    for i in range(1, 150):
+        expected[i] = expected[i - 1] * 0.5 + A[i]
+    np.testing.assert_allclose(concrete(tl.asarray(A)).numpy(), expected, rtol=1e-12)
+
+
+def test_first_index_out_of_range_is_an_error_for_equal_numbers_too() -> None:
+    def run(a: Any) -> Any:
+        x = tl.ones(20)
+        for i in tl.range(30, 90):
+            x[i] = x[i - 1] * 0.5 + a[i]
+        return x
+
+    with pytest.raises(IndexOutOfRangeError, match="index 29 is out of range"):
+        tl.function(run)(tl.asarray(A))
