@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-import tapeline as tl
 from benchmarks.case import JAX, NUMBA, OURS, TORCH, Case, Faster, peer
 from benchmarks.measure import Call, Timing, summarize
 from benchmarks.peer_adapter import CASES as PROGRAMS
@@ -17,7 +16,6 @@ from benchmarks.peer_adapter import CASES as PROGRAMS
 Inputs = Mapping[str, Any]
 f32 = np.float32
 
-WRITES = 1_000_000
 FIRST_ROUNDS = 3
 
 
@@ -89,34 +87,6 @@ def mandelbrot(cr: Any, ci: Any, turns: int) -> Any:
     return counts
 
 
-def mapped(a: Any) -> Any:
-    x = np.zeros(WRITES)
-    for i in range(WRITES):
-        x[i] = a[i] * 0.5 + 1.0
-    return x
-
-
-def scattered(order: Any) -> Any:
-    x = np.zeros(WRITES)
-    for i in range(WRITES):
-        x[order[i]] = 1.5
-    return x
-
-
-def mapped_by_us(a: Any) -> Any:
-    x = tl.zeros(WRITES)
-    for i in tl.range(WRITES):
-        x[i] = a[i] * 0.5 + 1.0
-    return x
-
-
-def scattered_by_us(order: Any) -> Any:
-    x = tl.zeros(WRITES)
-    for i in tl.range(WRITES):
-        x[order[i]] = 1.5
-    return x
-
-
 # --- inputs --------------------------------------------------------------------------------------
 
 
@@ -180,15 +150,6 @@ def mandelbrot_calls() -> dict[str, Call]:
     return with_numba(
         {OURS: ours("mandelbrot", "scan", inputs)}, mandelbrot, inputs["cr"], inputs["ci"], 200
     )
-
-
-def writing_calls(by_us: Callable[..., Any], function: Callable[..., Any], x: Any) -> Any:
-    compiled, tensor = tl.function(by_us), tl.asarray(x)
-    return with_numba({OURS: lambda: compiled(tensor)}, function, x)
-
-
-def order() -> Any:
-    return np.random.default_rng(0).permutation(WRITES)
 
 
 def lstm_calls() -> dict[str, Call]:
@@ -277,15 +238,6 @@ CASES = [
         rosenbrock_calls, AS_NUMBA, tolerance=1e-3,
     ),
     Case("loop_mandelbrot", "400 x 400 points, 200 turns, float32", mandelbrot_calls, AS_NUMBA),
-    Case(
-        "loop_writes", "a million elements written in order",
-        lambda: writing_calls(mapped_by_us, mapped, np.random.default_rng(0).random(WRITES)),
-        (Faster(1 / 1.2, NUMBA),),
-    ),
-    Case(
-        "loop_writes_anywhere", "a million elements written at random places",
-        lambda: writing_calls(scattered_by_us, scattered, order()), (Faster(1 / 1.2, NUMBA),),
-    ),
     Case(
         "loop_lstm", "100 steps of an LSTM, loss and gradients", lstm_calls,
         (Faster(1, JAX), Faster(1, TORCH)),

@@ -23,6 +23,7 @@ def all_cases() -> list[Case]:
     from benchmarks import (
         gradients,
         kernels,
+        loop_forms,
         loops,
         overheads,
         profiling,
@@ -31,7 +32,9 @@ def all_cases() -> list[Case]:
         training,
     )
 
-    groups = (overheads, signatures, sweeps, kernels, loops, training, gradients, profiling)
+    groups = (
+        overheads, signatures, sweeps, kernels, loops, loop_forms, training, gradients, profiling,
+    )  # fmt: skip
     return [case for group in groups for case in group.CASES]
 
 

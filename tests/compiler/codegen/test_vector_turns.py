@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -102,10 +103,9 @@ def inputs(dtype: Any = np.float64) -> tuple[Any, Any]:
 
 def plain(function: Callable[..., Any], x: Any, y: Any, n: int) -> Any:
     """The same by Python and NumPy."""
-    replaced = {"range": range, "asarray": int, "reshape": np.reshape}
-    space = type("tl", (), {name: staticmethod(made) for name, made in replaced.items()})
-    names = {**function.__globals__, "tl": space}
-    run = type(function)(function.__code__, names)
+    space = SimpleNamespace(range=range, asarray=int, reshape=np.reshape)
+    assert isinstance(function, FunctionType)
+    run = FunctionType(function.__code__, {**function.__globals__, "tl": space})
     return run(x.copy(), y.copy(), n)
 
 
