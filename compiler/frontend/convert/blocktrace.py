@@ -112,13 +112,14 @@ class Surroundings:
     containers: Containers
     variables: list[tuple[str, Any]]
     """All variables within reach, with their names."""
+    blocks: tuple[Callable[..., Any], ...]
 
     @classmethod
     def around(cls, state: State, blocks: tuple[Callable[..., Any], ...]) -> Surroundings:
         """As it is now."""
         variables = user_variables(is_library_code, blocks)
         variables += [("a list", x) for x in appended_lists(state)]
-        return cls(state, state.get(), Containers(variables), variables)
+        return cls(state, state.get(), Containers(variables), variables, blocks)
 
     def restore(self) -> None:
         """Undoes what a block did."""

@@ -31,6 +31,7 @@ from tapeline.compiler.frontend.convert.carried import (
     output_form,
 )
 from tapeline.compiler.frontend.convert.containers import Slot
+from tapeline.compiler.frontend.convert.lines import line_before, line_in, shown_line
 from tapeline.compiler.frontend.convert.nodes import mark_weak
 from tapeline.compiler.frontend.convert.sequences import Sequence
 from tapeline.compiler.frontend.convert.staging import as_condition
@@ -89,6 +90,8 @@ class Loop:
     options: LoopOptions = field(default_factory=LoopOptions)
     first_condition: Any = None
     """What the test of a `while` gave before the first round."""
+    source: Callable[..., Any] | None = None
+    """The block of the user's that is the body."""
 
     # ---- tracing until nothing new turns up
 
@@ -367,9 +370,10 @@ class Loop:
     def _drift(self, name: str, before: str, after: str, hint: str = "") -> TracingError:
         shown = "the result of the function" if name == RESULT else f"the variable {name!r}"
         error = DriftError(
-            f"{self.what} depends on a tensor, and {shown} is {before} before a round and "
-            f"{after} after it; it must keep its type: give it its lasting dtype and shape "
-            f"before the loop{hint}"
+            f"{self.what} depends on a tensor, and {shown} is {before} before a round"
+            f"{shown_line(line_before(name, self.source))} and {after} after it"
+            f"{shown_line(line_in(self.source, name))}; it must keep its type: give it its lasting "
+            f"dtype and shape before the loop{hint}"
         )
         error.is_tensor = before.startswith("a tensor")
         return error

@@ -38,7 +38,7 @@ def repeat_while(
     condition: Any, test: Callable[[], Any], body: Callable[[], None], state: State
 ) -> None:
     """`while` over a tensor; `condition` is what the test gave just now."""
-    loop = Loop(state, test, body, f"the 'while' at {line_of(body)}")
+    loop = Loop(state, test, body, f"the 'while' at {line_of(body)}", source=body)
     loop.first_condition = condition
     loop.trace()
     finish(loop)
@@ -162,7 +162,7 @@ def _counted(
 ) -> Loop:
     """The loop that counts an index up to the number of items."""
     count = items.count
-    loop = Loop(state, test, nothing, what, is_counted=True)
+    loop = Loop(state, test, nothing, what, is_counted=True, source=body)
     loop.is_parallel = items.is_parallel
     loop.runs_once = isinstance(count, int) and count > 0
     if isinstance(count, int):

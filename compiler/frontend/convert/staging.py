@@ -16,6 +16,7 @@ from tapeline.compiler.frontend.convert.blocktrace import (
     trace_block,
 )
 from tapeline.compiler.frontend.convert.containers import Slot
+from tapeline.compiler.frontend.convert.lines import line_before, line_in, shown_line
 from tapeline.compiler.frontend.convert.nodes import apply_cond, mark_weak
 from tapeline.compiler.frontend.convert.state import (
     NOTHING,
@@ -292,9 +293,21 @@ def _join_variable(
             return _undefined
         shown = "the result of the function" if name == RESULT else f"the variable {name!r}"
         raise PathError(
-            f"{what} depends on a tensor, and {shown} is on its two paths {error}; "
-            "both must be tensors of one shape and dtype, or equal values"
+            f"{what} depends on a tensor, and {shown} is on its two paths "
+            f"{_with_lines(error, name, around)}; both must be tensors of one shape and dtype, or "
+            "equal values"
         ) from None
+
+
+def _with_lines(error: MismatchError, name: str, around: Surroundings) -> str:
+    """The values on two paths, each with the line on which it is given."""
+    parts = []
+    for block, value in zip(around.blocks, (error.one, error.other), strict=True):
+        line = line_in(block, name)
+        if line is None:
+            line = line_before(name, around.blocks[0])
+        parts.append(value + shown_line(line))
+    return " and ".join(parts)
 
 
 def _undefined() -> Any:

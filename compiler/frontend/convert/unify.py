@@ -34,7 +34,11 @@ class Joined:
 
 
 class MismatchError(Exception):
-    """Two values have no common form; the text says what they are."""
+    """Two values have no common form; `one` and `other` say what they are."""
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(f"{one} and {other}")
+        self.one, self.other = one, other
 
 
 def is_number(x: Any) -> bool:
@@ -75,7 +79,7 @@ def join_leaves(a: Any, b: Any) -> Any:
         if same_object(a, b):
             return a
         if not (is_number(a) and is_number(b)):
-            raise MismatchError(f"{describe(a)} and {describe(b)}")
+            raise MismatchError(describe(a), describe(b))
     weak_a, weak_b = _weak_type(a), _weak_type(b)
     if weak_a and weak_b:
         dtype = promoted_dtype(_default_dtype(weak_a), _default_dtype(weak_b))
@@ -90,7 +94,7 @@ def join_leaves(a: Any, b: Any) -> Any:
             return Joined(spec, None)
         if spec == other.spec:
             return Joined(spec, None)
-    raise MismatchError(f"{describe(a)} and {describe(b)}")
+    raise MismatchError(describe(a), describe(b))
 
 
 def _weak_type(leaf: Any) -> type | None:
@@ -134,7 +138,7 @@ def join_values(a: Value, b: Value) -> tuple[Any, ...]:
     try:
         nest.assert_same_structure(a.original, b.original)
     except ArgumentError:
-        raise MismatchError(f"{describe_value(a)} and {describe_value(b)}") from None
+        raise MismatchError(describe_value(a), describe_value(b)) from None
     return tuple([join_leaves(x, y) for x, y in zip(a.leaves, b.leaves, strict=True)])
 
 

@@ -545,8 +545,55 @@ def test_branches_of_two_types_are_named() -> None:
             y = x[0]
         return y
 
-    with pytest.raises(TracingError, match=r"'y'.*shape \(2,\) and a tensor of.*shape \(\)"):
+    first = f.python_function.__code__.co_firstlineno
+    expected = (
+        rf"'if' at line {first + 2} of .*'y' is on its two paths a tensor of float64 and shape "
+        rf"\(2,\) \(line {first + 3}\) and a tensor of float64 and shape \(\) \(line {first + 5}\)"
+    )
+    with pytest.raises(TracingError, match=expected):
         f(tl.asarray([1.0, 2.0]))
+
+
+def test_lines_of_values_that_were_given_before_and_of_results() -> None:
+    @tl.function
+    def kept(x: Any) -> Any:
+        y = None
+        if x > 0:
+            z = x * 2
+            y = z
+        return y
+
+    first = kept.python_function.__code__.co_firstlineno
+    message = rf"'y' is on its two paths .* \(line {first + 5}\) and None \(line {first + 2}\)"
+    with pytest.raises(TracingError, match=message):
+        kept(tl.asarray(1.0))
+
+    @tl.function
+    def returned(x: Any) -> Any:
+        if x > 0:
+            return "yes"
+        return x
+
+    first = returned.python_function.__code__.co_firstlineno
+    message = rf"'yes' \(line {first + 3}\) and a tensor of .* \(line {first + 4}\)"
+    with pytest.raises(TracingError, match=message):
+        returned(tl.asarray(1.0))
+
+    @tl.function
+    def drifts(x: Any) -> Any:
+        y = x * 2
+        for k in tl.range(100):
+            if k > 3:
+                y = tl.stack([x, x])
+            else:
+                z = x * k
+                y = tl.stack([z, x])
+        return y
+
+    first = drifts.python_function.__code__.co_firstlineno
+    message = rf"before a round \(line {first + 2}\) and a tensor .* after it \(line {first + 8}\)"
+    with pytest.raises(TracingError, match=message):
+        drifts(tl.asarray(1.0))
 
 
 def test_variable_that_nobody_reads_after_a_branch_may_be_of_two_types() -> None:
