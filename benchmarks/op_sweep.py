@@ -271,7 +271,8 @@ def measure(name: str, ours: Call, numpys: Call, count: int, budget: float) -> R
         arrays = inputs_of(name, count, size)
         tensors = [tl.asarray(array) for array in arrays]
         calls = [lambda: ours(*tensors), lambda: numpys(*arrays)]  # noqa: B023  # used at once
-        found.append(tuple(in_turns(calls, budget)))
+        own, other = in_turns(calls, budget)
+        found.append((own, other))
     return Row(name, *found)
 
 

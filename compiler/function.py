@@ -31,7 +31,6 @@ from tapeline.compiler.frontend.retraces import (
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
 from tapeline.compiler.traces import Traces, takes_numbers
 from tapeline.runtime import nest
-from tapeline.runtime.backprop import WARM_UP
 from tapeline.runtime.dims import Dim, is_open_shape
 from tapeline.runtime.dispatch import BUSY, STATE
 from tapeline.runtime.errors import (
@@ -473,16 +472,6 @@ def _is_open(arguments: Any) -> bool:
         or (type(leaf) is Tensor and is_open_shape(leaf.shape))
         for leaf in nest.flatten(arguments)
     )
-
-
-def _load_tape_code() -> None:
-    """Lets machine code compute gradients, in a program that asks for many."""
-    from tapeline.compiler.codegen.tape_code import install  # loads LLVM
-
-    install()
-
-
-WARM_UP.append(_load_tape_code)
 
 
 def _pass_on(guards: Guards) -> None:

@@ -50,7 +50,7 @@ COMPILER_LAYERS = (
     ("concrete", "inspect", "open_function", "any_rank"),
     ("traces",),
     ("function",),
-    ("saved", "export"),
+    ("on_demand", "saved", "export"),
 )
 """The same for `compiler`."""
 

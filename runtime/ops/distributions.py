@@ -20,6 +20,7 @@ from tapeline.runtime.op import Expansion, Op, Sample, Trait, define_op, get_op
 from tapeline.runtime.ops.arithmetic import add
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
+from tapeline.runtime.ops.draw_blocks import Steps, draw_in_blocks
 from tapeline.runtime.ops.each import batch_each
 from tapeline.runtime.ops.exact import COSINE_OF_TURNS, EXACT_LOG, SINE_OF_TURNS
 from tapeline.runtime.ops.joining import stack
@@ -65,12 +66,24 @@ def _define_draw(
     function: Callable[..., Array],
     attrs: tuple[Any, ...] = (),
     names: tuple[str, ...] = (),
-    emit: Expansion | None = None,
+    steps: Steps | None = None,
 ) -> Op:
-    """An op `(key; shape, dtype, ...)`; `function(key, count, ...)` gives doubles."""
+    """An op `(key; shape, dtype, ...)`; `function(key, count, ...)` gives doubles.
+
+    `steps` are the same by ops, where there are such ops.
+    """
 
     def kernel(key: Array, shape: Shape, dtype: DType, *rest: Any) -> Array:
-        return function(key, count_of(shape), *rest).reshape(shape).astype(dtype, copy=False)
+        count = count_of(shape)
+        if steps is not None:
+            drawn = draw_in_blocks(name, steps, key, count, dtype, rest)
+            if drawn is not None:
+                return drawn.reshape(shape)
+        return function(key, count, *rest).reshape(shape).astype(dtype, copy=False)
+
+    def expand(key: Tensor, shape: Shape, dtype: DType, *rest: Any) -> Any:
+        assert steps is not None
+        return steps(key, counter_for_draws(), shape, dtype, *rest)
 
     def infer(key: TensorSpec, shape: Shape, dtype: DType, *rest: Any) -> TensorSpec:
         check_key(name, key)
@@ -81,7 +94,7 @@ def _define_draw(
         kernel=kernel,
         infer=infer,
         batch=batch_each,
-        emit=emit,
+        emit=None if steps is None else Expansion(expand),
         attr_names=("shape", "dtype", *names),
         vjps=(None,),
         traits=Trait.NO_RECOMPUTE,
@@ -121,13 +134,13 @@ def _uniform_function(key: Array, count: int, digits: int) -> Array:
     return (philox(key).random_raw(count) >> np.uint64(64 - digits)) * 2.0**-digits
 
 
-def _unit_tensor(key: Tensor, shape: Shape) -> Tensor:
+def _unit_tensor(key: Tensor, counter: Tensor, shape: Shape) -> Tensor:
     """What `_units` gives, by ops."""
-    return _uniform_expand(key, shape, _FLOAT64, _MANTISSA_BITS[8])
+    return _uniform_steps(key, counter, shape, _FLOAT64, _MANTISSA_BITS[8])
 
 
-def _uniform_expand(key: Tensor, shape: Shape, dtype: DType, digits: int) -> Tensor:
-    words = apply(RANDOM_BITS, key, counter_for_draws(), attrs=(shape,))
+def _uniform_steps(key: Tensor, counter: Tensor, shape: Shape, dtype: DType, digits: int) -> Tensor:
+    words = apply(RANDOM_BITS, key, counter, attrs=(shape,))
     shift = new_tensor(np.array(64 - digits, np.uint64))
     whole = cast_tensor(apply(get_op("bitwise_right_shift"), words, shift), _INT64)
     unit = new_tensor(np.array(2.0**-digits))
@@ -135,7 +148,7 @@ def _uniform_expand(key: Tensor, shape: Shape, dtype: DType, digits: int) -> Ten
 
 
 STANDARD_UNIFORM = _define_draw(
-    "standard_uniform", _uniform_function, (24,), ("digits",), Expansion(_uniform_expand)
+    "standard_uniform", _uniform_function, (24,), ("digits",), _uniform_steps
 )
 
 
@@ -191,17 +204,17 @@ def _normal_function(key: Array, count: int) -> Array:
     return np.stack(_points(units[0::2], units[1::2]), axis=-1).reshape(-1)[:count]
 
 
-def _normal_expand(key: Tensor, shape: Shape, dtype: DType) -> Any:
+def _normal_steps(key: Tensor, counter: Tensor, shape: Shape, dtype: DType) -> Any:
     count = count_of(shape)
     pairs = (count + 1) // 2
-    units = _unit_tensor(key, (pairs, 2))
+    units = _unit_tensor(key, counter, (pairs, 2))
     points = _points(*(call(GETITEM, units, attrs=((FULL, k),)) for k in range(2)))
     flat = call(RESHAPE, stack(points, axis=-1), attrs=((2 * pairs,),))
     flat = flat if count == 2 * pairs else slice_along(flat, 0, 0, count)
     return cast_tensor(call(RESHAPE, flat, attrs=(shape,)), dtype)
 
 
-STANDARD_NORMAL = _define_draw("standard_normal", _normal_function, emit=Expansion(_normal_expand))
+STANDARD_NORMAL = _define_draw("standard_normal", _normal_function, steps=_normal_steps)
 
 
 def normal(
@@ -310,12 +323,12 @@ def _exponential_function(key: Array, count: int) -> Array:
     return np.asarray(_exponential(_units(key, count)))
 
 
-def _exponential_expand(key: Tensor, shape: Shape, dtype: DType) -> Tensor:
-    return cast_tensor(_exponential(_unit_tensor(key, shape)), dtype)
+def _exponential_steps(key: Tensor, counter: Tensor, shape: Shape, dtype: DType) -> Tensor:
+    return cast_tensor(_exponential(_unit_tensor(key, counter, shape)), dtype)
 
 
 STANDARD_EXPONENTIAL = _define_draw(
-    "standard_exponential", _exponential_function, emit=Expansion(_exponential_expand)
+    "standard_exponential", _exponential_function, steps=_exponential_steps
 )
 
 
@@ -353,11 +366,11 @@ def _gumbel_function(key: Array, count: int) -> Array:
     return np.asarray(_gumbel(_units(key, count)))
 
 
-def _gumbel_expand(key: Tensor, shape: Shape, dtype: DType) -> Tensor:
-    return cast_tensor(_gumbel(_unit_tensor(key, shape)), dtype)
+def _gumbel_steps(key: Tensor, counter: Tensor, shape: Shape, dtype: DType) -> Tensor:
+    return cast_tensor(_gumbel(_unit_tensor(key, counter, shape)), dtype)
 
 
-STANDARD_GUMBEL = _define_draw("standard_gumbel", _gumbel_function, emit=Expansion(_gumbel_expand))
+STANDARD_GUMBEL = _define_draw("standard_gumbel", _gumbel_function, steps=_gumbel_steps)
 
 
 def gumbel(key: TensorLike, shape: ShapeLike = (), *, dtype: npt.DTypeLike | None = None) -> Tensor:

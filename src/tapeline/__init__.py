@@ -6,6 +6,7 @@ from tapeline import config as config
 from tapeline import export as export
 from tapeline import nest as nest
 from tapeline import tape as tape
+from tapeline.compiler import on_demand as _on_demand  # noqa: F401  # joins the runtime's lists
 from tapeline.compiler.frontend.annotations import BOOL as BOOL
 from tapeline.compiler.frontend.annotations import C64 as C64
 from tapeline.compiler.frontend.annotations import C128 as C128
