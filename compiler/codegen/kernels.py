@@ -44,6 +44,10 @@ SPLIT_SIZE = 1 << 17
 
 ENOUGH_CHUNKS = 8
 
+LONG_PASS = 1000
+"""A pass of more instructions per vector calls the functions of the math library: that costs it a
+few percent, and writing them out costs milliseconds of compile time each."""
+
 Places: TypeAlias = Sequence[SlotValue]
 """Where each operand of a nest is when its kernel runs."""
 
@@ -158,6 +162,7 @@ def _emit_sweep(nest: Nest, target: Target, name: str, places: Places, choice: C
     function = _FUNCTIONS.get(key)
     if function is None:
         f = FunctionBuilder(target)
+        f.shares_math = max(choice.costs, default=0) > LONG_PASS
         EMITTERS[choice.strategy](f, plan, found, choice.lanes, choice.forms).build()
         function = f.finish(name, key)
         if len(_FUNCTIONS) >= _MOST_FUNCTIONS:

@@ -49,6 +49,10 @@ STACK_ARENA = 16384
 
 SUCCESS, HOST_ERROR, NO_MEMORY = 0, 1, 2
 
+LONG = 4000
+"""From so many lines on `run` goes on in another function: what LLVM does for a function grows
+faster than the function."""
+
 
 @dataclass(slots=True)
 class Module:
@@ -95,6 +99,9 @@ class _Assembler:
         self.control_functions: list[str] = []
         self.control_slots = 1
         self.statuses: list[tuple[str, str]] = []
+        self.pointers: dict[int, str] = {}
+        """The buffers whose pointers are known where the next line goes."""
+        self.part_functions: list[str] = []
 
     def run(self) -> Module:
         steps = self.program.steps
@@ -108,9 +115,9 @@ class _Assembler:
         for number, made in controls.items():
             scratch[number] = made.nbytes
         arena = plan_arena(self.program, scratch)
-        pointers = self._pointers(arena)
         self._mark(0)
         for number, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
+            pointers = self._pointers_to(touched(step), arena)
             if number in controls:
                 self._call_control(controls[number], pointers, arena.scratch[number])
             elif kernel is not None and self._copies_output(step):
@@ -118,6 +125,11 @@ class _Assembler:
             else:
                 self.carry_out(step, kernel, pointers, arena.scratch[number])
             self._mark(number + 1)
+            if len(self.lines) > LONG:
+                self._close_part()
+        if self.part_functions:
+            self._close_part()
+            self._call_parts("%arena" if arena.nbytes or self.target.standalone else "null")
         text = self._text(arena, kernels)
         return Module(
             text, self.program, tuple(kernels), arena, tuple(self.constants), tuple(self.hosts),
@@ -216,24 +228,47 @@ class _Assembler:
             return pointer
         return self.value(f"getelementptr i8, ptr {pointer}, i64 {self.size(nbytes)}")
 
-    def _pointers(self, arena: ArenaPlan) -> dict[int, str]:
-        """The pointer to each buffer that some step touches."""
-        used = {buffer for step in self.program.steps for buffer in touched(step)}
-        result = {}
-        for number in sorted(used):
+    def _pointers_to(self, buffers: Sequence[int], arena: ArenaPlan) -> dict[int, str]:
+        """The pointers to the buffers that a step touches, among all that are known."""
+        known = self.pointers
+        for number in buffers:
+            if number in known:
+                continue
             buffer = self.program.buffers[number]
             if buffer.kind == "arena":
-                result[number] = self.place("%arena", arena.offsets[number])
+                known[number] = self.place("%arena", arena.offsets[number])
             elif buffer.kind == "constant":
                 self.constants[buffer.index] = None
-                result[number] = f"@constant{buffer.index}"
+                known[number] = f"@constant{buffer.index}"
             else:
                 slot = buffer.index
                 if buffer.kind == "output":
                     slot += len(self.program.inputs)
                 place = self.offset("%slots", 8 * slot)
-                result[number] = self.value(f"load ptr, ptr {place}")
-        return result
+                known[number] = self.value(f"load ptr, ptr {place}")
+        return known
+
+    def _close_part(self) -> None:
+        """Makes a function of the lines since the last one."""
+        name = f"part{len(self.part_functions)}"
+        closing = ["failed:", f"  ret i64 {HOST_ERROR}"]
+        for status, label in self.statuses:
+            closing += [f"{label}:", f"  ret i64 {status}"]
+        head = "(ptr %slots, ptr %arena, ptr %A, ptr %E, ptr %marks) noinline nounwind {"
+        lines = [f"define internal i64 @{name}{head}", "entry:", *self.lines]
+        self.part_functions.append("\n".join([*lines, f"  ret i64 {SUCCESS}", *closing, "}"]))
+        self.lines, self.statuses, self.pointers = [], [], {}
+
+    def _call_parts(self, arena: str) -> None:
+        """The calls of the parts, until one fails."""
+        marks = "%marks" if self.timed else "null"
+        given = f"ptr %slots, ptr {arena}, ptr %A, ptr %E, ptr {marks}"
+        for number in range(len(self.part_functions)):
+            status = self.value(f"call i64 @part{number}({given})")
+            self.statuses.append((status, f"ended{number}"))
+            failed = self.value(f"icmp ne i64 {status}, 0")
+            self.lines.append(f"  br i1 {failed}, label %ended{number}, label %part{number}")
+            self.lines.append(f"part{number}:")
 
     def _mark(self, number: int) -> None:
         """Reads the clock before step `number`, if that is wanted."""
@@ -423,7 +458,7 @@ class _Assembler:
         elif arena.nbytes and not own:
             opening.append(f"  %arena = alloca [{self._stack_room(arena)} x i8], align 64")
         release = ["  call void @free(ptr %arena)"] if heap else []
-        if self.hosts:
+        if self.hosts and not self.part_functions:
             closing += ["failed:", *release, f"  ret i64 {HOST_ERROR}"]
         for status, label in self.statuses:
             closing += [f"{label}:", *release, f"  ret i64 {status}"]
@@ -436,7 +471,7 @@ class _Assembler:
         for index in self.constants:
             self.parts.define(f"constant{index}", f"@constant{index} = external global i8")
         functions = [function.text for function in self.functions.values()]
-        functions += self.control_functions
+        functions += self.control_functions + self.part_functions
         return "\n".join([self.parts.text(), *functions, *opening, *body]) + "\n"
 
     def _note(self, opening: list[str]) -> list[str]:

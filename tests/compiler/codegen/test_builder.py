@@ -281,3 +281,27 @@ def test_module_parts_hold_a_helper_once() -> None:
     other.include(declarations, definitions)
     other.include(declarations, definitions)
     assert other.text() == parts.text()
+
+
+@targets
+@pytest.mark.parametrize("code", FLOATS)
+@pytest.mark.parametrize("name", ["sin", "tanh", "power", "log1p"])
+def test_a_function_that_is_called_gives_the_bits_of_one_written_out(
+    name: str, code: str, target: Target
+) -> None:
+    arrays = list(pairs(code)[: 2 if name == "power" else 1])
+
+    def emit(b: Builder, *args: Value) -> Value:
+        return b.call(name, *args)
+
+    def emit_called(b: Builder, *args: Value) -> Value:
+        b.shares_math = True
+        first, second = b.call(name, *args), b.call(name, *args)
+        assert len(b.lines) < 20
+        assert list(b.parts.definitions).count(f"tl_{name}") <= 1
+        return b.select(b.compare("eq", first, second), second, first)
+
+    for lanes in LANES:
+        written = run_elementwise(emit, arrays, np.dtype(code), lanes, target)
+        called = run_elementwise(emit_called, arrays, np.dtype(code), lanes, target)
+        assert_same_bits(called, written)
