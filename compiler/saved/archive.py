@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import tokenize
 import zipfile
 from typing import IO, Any, TypeAlias
 
@@ -24,6 +25,11 @@ MAX_DOCUMENT = 1 << 28
 """Bytes of JSON that are read."""
 MAX_MEMBERS = 100_000
 _ARRAY = re.compile(r"arrays/\d{1,9}\.npy")
+_NO_HEADER = (
+    ValueError, EOFError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError,
+    tokenize.TokenError,
+)  # fmt: skip
+"""What reading the head of an array raises where there is none."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _DTYPES = {dtype.name: dtype for dtype in SUPPORTED_DTYPES}
 
@@ -160,7 +166,7 @@ class ArchiveReader:
                 shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
             else:
                 shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(stream)
-        except (ValueError, EOFError, SyntaxError, TypeError) as error:
+        except _NO_HEADER as error:
             raise self.error(f"{name} is no array ({error})") from None
         native = _DTYPES.get(dtype.name)
         if native is None or is_fortran:

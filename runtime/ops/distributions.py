@@ -134,7 +134,7 @@ def _uniform_function(key: Array, count: int, digits: int) -> Array:
     return (philox(key).random_raw(count) >> np.uint64(64 - digits)) * 2.0**-digits
 
 
-def _unit_tensor(key: Tensor, counter: Tensor, shape: Shape) -> Tensor:
+def unit_tensor(key: Tensor, counter: Tensor, shape: Shape) -> Tensor:
     """What `_units` gives, by ops."""
     return _uniform_steps(key, counter, shape, _FLOAT64, _MANTISSA_BITS[8])
 
@@ -207,7 +207,7 @@ def _normal_function(key: Array, count: int) -> Array:
 def _normal_steps(key: Tensor, counter: Tensor, shape: Shape, dtype: DType) -> Any:
     count = count_of(shape)
     pairs = (count + 1) // 2
-    units = _unit_tensor(key, counter, (pairs, 2))
+    units = unit_tensor(key, counter, (pairs, 2))
     points = _points(*(call(GETITEM, units, attrs=((FULL, k),)) for k in range(2)))
     flat = call(RESHAPE, stack(points, axis=-1), attrs=((2 * pairs,),))
     flat = flat if count == 2 * pairs else slice_along(flat, 0, 0, count)
@@ -247,11 +247,15 @@ def normal(
     return placed(_draw(STANDARD_NORMAL, key, shape, dtype), deviation, mean)
 
 
+INVERSE_ERF = 0.147
+"""The constant of Winitzki's formula."""
+
+
 def _inverse_erf(x: Array) -> Array:
     """The inverse of erf for |x| < 1: Winitzki's formula, then Halley's steps."""
     logs = np.log1p(-x * x)
-    middle = 2.0 / (math.pi * 0.147) + logs / 2.0
-    y: Array = np.copysign(np.sqrt(np.sqrt(middle * middle - logs / 0.147) - middle), x)
+    middle = 2.0 / (math.pi * INVERSE_ERF) + logs / 2.0
+    y: Array = np.copysign(np.sqrt(np.sqrt(middle * middle - logs / INVERSE_ERF) - middle), x)
     for _ in range(3):
         error = erf_kernel(y) - x
         slope = 2.0 / math.sqrt(math.pi) * np.exp(-y * y)
@@ -324,7 +328,7 @@ def _exponential_function(key: Array, count: int) -> Array:
 
 
 def _exponential_steps(key: Tensor, counter: Tensor, shape: Shape, dtype: DType) -> Tensor:
-    return cast_tensor(_exponential(_unit_tensor(key, counter, shape)), dtype)
+    return cast_tensor(_exponential(unit_tensor(key, counter, shape)), dtype)
 
 
 STANDARD_EXPONENTIAL = _define_draw(
@@ -367,7 +371,7 @@ def _gumbel_function(key: Array, count: int) -> Array:
 
 
 def _gumbel_steps(key: Tensor, counter: Tensor, shape: Shape, dtype: DType) -> Tensor:
-    return cast_tensor(_gumbel(_unit_tensor(key, counter, shape)), dtype)
+    return cast_tensor(_gumbel(unit_tensor(key, counter, shape)), dtype)
 
 
 STANDARD_GUMBEL = _define_draw("standard_gumbel", _gumbel_function, steps=_gumbel_steps)

@@ -24,7 +24,7 @@ _PADE = (
 """The coefficients of the Pade approximant of degree 13, lowest first (N. Higham, "The scaling and
 squaring method for the matrix exponential revisited", 2005)."""
 
-_RADIUS = 5.371920351148152
+RADIUS = 5.371920351148152
 """Up to this 1-norm the approximant is good to double precision (there)."""
 
 
@@ -32,9 +32,17 @@ def _one_exponential(x: Array) -> Any:
     norm = float(np.abs(x).sum(axis=0).max(initial=0.0))
     if not np.isfinite(norm):
         return np.full_like(x, np.nan)
-    halvings = max(0, int(np.ceil(np.log2(norm / _RADIUS)))) if norm else 0
+    halvings = max(0, int(np.ceil(np.log2(norm / RADIUS)))) if norm else 0
     x = x / 2.0**halvings
-    identity = np.eye(x.shape[-1], dtype=x.dtype)
+    even, odd = pade(x, np.eye(x.shape[-1], dtype=x.dtype))
+    result = np.linalg.solve(even - odd, even + odd)
+    for _ in range(halvings):
+        result = result @ result
+    return result
+
+
+def pade(x: Any, identity: Any) -> tuple[Any, Any]:
+    """The even and the odd part of the approximant's numerator."""
     x2 = x @ x
     x4 = x2 @ x2
     x6 = x2 @ x4
@@ -43,10 +51,7 @@ def _one_exponential(x: Array) -> Any:
     odd = x @ (odd + b[7] * x6 + b[5] * x4 + b[3] * x2 + b[1] * identity)
     even = x6 @ (b[12] * x6 + b[10] * x4 + b[8] * x2)
     even = even + b[6] * x6 + b[4] * x4 + b[2] * x2 + b[0] * identity
-    result = np.linalg.solve(even - odd, even + odd)
-    for _ in range(halvings):
-        result = result @ result
-    return result
+    return even, odd
 
 
 def _matrix_exp_kernel(x: Array) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tapeline.compiler.codegen import philox
 from tapeline.compiler.export.onnx import elimination
+from tapeline.compiler.export.onnx.decompositions import ARBITRARY_SIGNS, DECOMPOSITIONS
 from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref, is_open
 from tapeline.compiler.export.onnx.rules import Use, reduce, spread, take_places
 from tapeline.compiler.export.onnx.scalar import BOOL, INT32, OnnxScalars, computing_dtype
@@ -415,6 +416,11 @@ def _left_out(use: Use) -> Ref:
     return use.graph.constant(np.array(True))
 
 
+def _either_sign(use: Use) -> None:
+    """Tells what a decomposition leaves open."""
+    use.graph.note(f"{use.op.name} gives vectors whose signs may differ from NumPy's")
+
+
 NAMED: dict[str, NamedRule] = {
     "reshape": _reshape,
     "expand_dims": _reshape,
@@ -452,6 +458,7 @@ NAMED: dict[str, NamedRule] = {
     "slogdet": elimination.sign_and_logarithm,
     "host_assert": _left_out,
     "host_print": _left_out,
+    **dict.fromkeys(ARBITRARY_SIGNS, _either_sign),
 }
 
 
@@ -469,5 +476,6 @@ TRACED: dict[str, Callable[..., Any]] = {
     "share_peaks": _share_peaks,
     "convolve": get_op("convolve").kernel,
     "convolve_weights": get_op("convolve_weights").kernel,
+    **DECOMPOSITIONS,
 }
 """Ops that are other ops put together, though not for codegen: as functions of tensors."""

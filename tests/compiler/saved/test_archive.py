@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 import shutil
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +144,9 @@ def npy(descr: str, shape: str, data: bytes = b"") -> bytes:
         (npy("'|O'", "(1,)", b"\0" * 8), "which Tapeline does not"),
         (npy("'<U4'", "(1,)", b"\0" * 16), "which Tapeline does not"),
         (npy("__import__('os').system('x')", "(1,)"), "no array"),
+        (npy("('<f8'", "(1,)"), "no array"),
+        (npy("'<f8'", "(" * 3000), "no array"),
+        (npy("'<f8'", "1" + "0" * 5000), "no array"),
         (b"garbage", "no array"),
         (npy("'<f8'", "(3,)", b"\0" * 24), "is kept for it|does not fit|float64"),
     ],
@@ -187,6 +192,62 @@ def test_documents_that_do_not_fit_together_are_refused(path: Path, change: str)
     exec(change, {"d": document})
     rewrite(path, content | {DOCUMENT: json.dumps(document).encode()})
     refuse(path, "cannot be read")
+
+
+ODD: list[Any] = [
+    0,
+    -1,
+    2**31,
+    2**63,
+    10**30,
+    1.5,
+    float("nan"),
+    True,
+    None,
+    "",
+    "../x",
+    [],
+    [[]],
+    {},
+]
+
+
+def places_in(document: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to everything in a document."""
+    if place:
+        yield place
+    if isinstance(document, dict | list):
+        keys = document if isinstance(document, dict) else range(len(document))
+        for key in keys:
+            yield from places_in(document[key], (*place, key))
+
+
+def change_somewhere(document: Any, rng: np.random.Generator) -> None:
+    """Puts something odd, or a part of the document itself, in one of its places."""
+    places = list(places_in(document))
+    target, source = (places[k] for k in rng.integers(len(places), size=2))
+    found = document
+    for key in source:
+        found = found[key]
+    holder = document
+    for key in target[:-1]:
+        holder = holder[key]
+    value = found if rng.random() < 0.5 else ODD[int(rng.integers(len(ODD)))]
+    holder[target[-1]] = copy.deepcopy(value)
+
+
+def test_changed_documents_never_crash(path: Path, rng: np.random.Generator) -> None:
+    content = members(path)
+    n_refused = 0
+    for _ in range(150):
+        document = json.loads(content[DOCUMENT])
+        change_somewhere(document, rng)
+        rewrite(path, content | {DOCUMENT: json.dumps(document).encode()})
+        try:
+            tl.load(path)
+        except SavedFileError:
+            n_refused += 1
+    assert n_refused > 75
 
 
 def test_files_of_version_1_keep_loading(tmp_path: Path) -> None:
