@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tapeline.compiler.codegen.values import is_supported
 from tapeline.compiler.codegen.views import dimension_map
+from tapeline.compiler.codegen.words import has_words
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.runtime.op import IndexMap, Pointwise, Reduction
@@ -28,6 +29,9 @@ MAX_NEEDS = 8
 would keep all their results in memory until the last one is there."""
 SEARCH_LIMIT = 256
 """How many clusters a search for a cycle visits before it gives up and assumes one."""
+
+_BY_PARTS = ("sum", "any", "all")
+"""Reductions of complex numbers that are those of their parts."""
 
 DimensionMap = tuple[int, ...]
 """Per dimension of a value the axis of the iteration space, -1 where the value has one element."""
@@ -81,8 +85,12 @@ def is_fusible(graph: Graph, node: int) -> bool:
     spec = graph.specs[node]
     if not isinstance(spec, TensorSpec):
         return False
-    specs = [spec, *(_static(graph.specs[i]) for i in graph.inputs[node])]
-    return all(is_supported(s.dtype) for s in specs)
+    dtypes = (spec.dtype, *[_static(graph.specs[i]).dtype for i in graph.inputs[node]])
+    if all(is_supported(dtype) for dtype in dtypes):
+        return True
+    if isinstance(lowering, Reduction):
+        return "c" not in (dtype.kind for dtype in dtypes) or lowering.kind in _BY_PARTS
+    return has_words(graph.ops[node], graph.attrs[node], dtypes[1:], dtypes[0])
 
 
 class ClusterBuilder:

@@ -37,7 +37,9 @@ class Lines:
     value was *last* defined, and any operation may start new blocks: read `current` afterwards.
     """
 
-    __slots__ = ("_numbers", "allocas", "current", "lines", "parts", "relaxed", "target")
+    __slots__ = (
+        "_latest", "_numbers", "allocas", "current", "lines", "parts", "relaxed", "target",
+    )  # fmt: skip
 
     def __init__(self, parts: ModuleParts, target: Target, entry: str = "entry") -> None:
         self.parts = parts
@@ -48,6 +50,7 @@ class Lines:
         self.allocas: list[str] = []
         self.current = entry
         self._numbers = 0
+        self._latest: tuple[Any, Any] = (None, None)
 
     def body(self) -> str:
         """The function body: stack slots first, then the lines; the entry label is not included."""
@@ -56,6 +59,15 @@ class Lines:
     def emit_op(self, emit: Callable[..., Any], *args: Any) -> Any:
         """What the `emit` of an op of the program gives: of its floats `fastmath` speaks."""
         return self._in_mode(self.target.fastmath, emit, *args)
+
+    def once(self, key: Any, args: tuple[Any, ...], compute: Callable[..., Any]) -> Any:
+        """`compute(self, *args)`, or what it gave, where that was the last such thing and this is
+        still the block in which it ended."""
+        known, result = self._latest
+        if known != (key, args, self.current, self.relaxed):
+            result = compute(self, *args)
+            self._latest = ((key, args, self.current, self.relaxed), result)
+        return result
 
     def emit_exactly(self, emit: Callable[..., Any], *args: Any) -> Any:
         """What a function emits whose every rounding counts."""

@@ -6,13 +6,14 @@ emits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from tapeline.compiler.codegen.cluster import Cluster, ClusterBuilder, is_source, is_view
 from tapeline.compiler.codegen.epilogue import fuse_epilogues
+from tapeline.compiler.codegen.halves import decoded, encoded, is_half
 from tapeline.compiler.codegen.library import library_routine
 from tapeline.compiler.codegen.matmul import matmul_needs_copy, matrix_operand_of, supports_matmul
 from tapeline.compiler.codegen.nest import Nest, Operand, Step, StepKind
@@ -31,6 +32,7 @@ from tapeline.compiler.codegen.program import (
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import is_supported
 from tapeline.compiler.codegen.views import Layout, dense_layout, is_dense, view_layout
+from tapeline.compiler.codegen.words import in_words, parts_of
 from tapeline.compiler.ir.control_ops import loop_form
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PICK
@@ -45,7 +47,9 @@ from tapeline.runtime.op import (
 )
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
-_BOOL = np.dtype(bool)
+_BOOL, _UINT16, _FLOAT32 = np.dtype(bool), np.dtype(np.uint16), np.dtype(np.float32)
+Parts: TypeAlias = tuple[int, ...]
+"""The values of a nest that stand for one value of the graph: two for a complex one."""
 _COMMON_NUMBERS = frozenset({0, 1, -1, 2, -2, 0.5, -0.5})
 """Numbers that are more often part of a formula than made from sizes."""
 
@@ -312,19 +316,19 @@ class Lowering:
     def _lower_fused(self, cluster: Cluster, needed: set[int]) -> None:
         assert cluster.space is not None
         nest = NestBuilder(cluster.space, cluster.axes or ())
-        inside: dict[int, int] = {}
+        inside: dict[int, Parts] = {}
         for node in cluster.nodes:
             inside[node] = self._fused_step(cluster, node, nest, inside)
         names = []
         for node in cluster.nodes:
             names.append(self.graph.ops[node].name)
             if node in needed:
-                nest.store(inside[node], self.place(node), cluster.maps[node])
+                _store(nest, inside[node], self.place(node), cluster.maps[node])
         self._emit(nest, "+".join(dict.fromkeys(names)), tuple(cluster.nodes))
 
     def _fused_step(
-        self, cluster: Cluster, node: int, nest: NestBuilder, inside: dict[int, int]
-    ) -> int:
+        self, cluster: Cluster, node: int, nest: NestBuilder, inside: dict[int, Parts]
+    ) -> Parts:
         graph = self.graph
         lowering = graph.ops[node].lowering
         spec = graph.spec(node)
@@ -332,33 +336,36 @@ class Lowering:
             return self._reducing_step(cluster, node, lowering, nest, inside)
         assert isinstance(lowering, Pointwise)
         dimensions = cluster.maps[node]
-        args = tuple(
-            self._argument(value, dimensions, nest, inside) for value in graph.inputs[node]
-        )
+        inputs = graph.inputs[node]
+        args = [self._argument(value, dimensions, nest, inside) for value in inputs]
         attrs = graph.attrs[node]
         emit: Callable[..., Any] = lowering.emit
         if attrs:
             body = lowering.emit
             emit = lambda b, *values: body(b, *values, *attrs)  # noqa: E731 - one expression
-        return nest.step(Step("map", spec.dtype, args, emit, (graph.ops[node], attrs)))
+        given = tuple([graph.spec(value).dtype for value in inputs])
+        key = (graph.ops[node], attrs)
+        if all(is_supported(dtype) for dtype in (*given, spec.dtype)):
+            return (nest.step(Step("map", spec.dtype, tuple([x for (x,) in args]), emit, key)),)
+        return word_steps(nest, emit, given, spec.dtype, args, key)
 
     def _is_from_sizes(self, constant: Any) -> bool:
         """Whether a number may follow from open sizes, so that it is not to be part of the text."""
         return self.target.open_sizes and constant.item() not in _COMMON_NUMBERS
 
     def _argument(
-        self, value: int, dimensions: Sequence[int], nest: NestBuilder, inside: dict[int, int]
-    ) -> int:
+        self, value: int, dimensions: Sequence[int], nest: NestBuilder, inside: dict[int, Parts]
+    ) -> Parts:
         base = self.builder.base(value)
         if base in inside:
             return inside[base]
         spec = self.graph.spec(value)
         constant = self.graph.constant_value(base)
         if constant is not None and constant.size == 1 and not self._is_from_sizes(constant):
-            return nest.step(constant_step(constant.item(), spec.dtype))
+            return _constant(nest, constant.item(), spec.dtype)
         placed = self.place(value)
         ndim = len(spec.static_shape)
-        return nest.read(placed, dimensions[len(dimensions) - ndim :] if ndim else ())
+        return _read(nest, placed, dimensions[len(dimensions) - ndim :] if ndim else ())
 
     def _reducing_step(
         self,
@@ -366,42 +373,20 @@ class Lowering:
         node: int,
         lowering: Reduction,
         nest: NestBuilder,
-        inside: dict[int, int],
-    ) -> int:
+        inside: dict[int, Parts],
+    ) -> Parts:
         (value,) = self.graph.inputs[node]
         given, spec = self.graph.spec(value), self.graph.spec(node)
         reduced, _ = self.graph.attrs[node]
         assert isinstance(reduced, tuple)
         argument = self._argument(value, cluster.arguments[node], nest, inside)
-        return self._reduce(lowering.kind, argument, given.dtype, spec.dtype, reduced, given, nest)
-
-    def _reduce(
-        self,
-        kind: StepKind,
-        argument: int,
-        given: DType,
-        dtype: DType,
-        reduced: tuple[int, ...],
-        spec: TensorSpec,
-        nest: NestBuilder,
-    ) -> int:
-        trivial = all(spec.static_shape[d] == 1 for d in reduced)
-        if kind in ("any", "all") and given != _BOOL:
-            argument = nest.step(
-                Step("map", _BOOL, (argument,), _is_nonzero, ("nonzero", given.str))
-            )
-        elif kind not in ("argmax", "argmin", "any", "all") and given != dtype:
-            argument = nest.step(cast_step(dtype, argument))
-        if not trivial:
-            return nest.step(Step(kind, dtype, (argument,), None, (kind,)))
-        if kind in ("argmax", "argmin"):
-            return nest.step(constant_step(0, dtype))
-        return nest.step(Step("map", dtype, (argument,), _copy, ("identity",)))
+        trivial = all(given.static_shape[d] == 1 for d in reduced)
+        return reduce_parts(nest, lowering.kind, argument, given.dtype, spec.dtype, trivial)
 
     def _lower_single(self, node: int) -> None:
         graph = self.graph
         lowering = graph.ops[node].lowering
-        if isinstance(lowering, Assembly) and is_supported(graph.spec(node).dtype):
+        if isinstance(lowering, Assembly):
             self._lower_assembly(node, lowering)
         elif (
             isinstance(lowering, LibraryCall)
@@ -451,7 +436,7 @@ class Lowering:
             return False
         nest = NestBuilder(shape, ())
         axes = range(len(shape))
-        arguments = [self._argument(value, axes, nest, {}) for value in graph.inputs[node]]
+        arguments = [self._argument(value, axes, nest, {})[0] for value in graph.inputs[node]]
         outputs = [k for k in range(form.n_state) if parts[form.first + k] >= 0]
         for position, step in zip(outputs, loop_steps(form, arguments, outputs), strict=True):
             nest.store(nest.step(step), self.place(parts[form.first + position]), axes)
@@ -517,8 +502,8 @@ class Lowering:
                 )
                 continue
             nest = NestBuilder(spec.static_shape, ())
-            value = nest.step(constant_step(part.fill, spec.dtype))
-            nest.store(value, region, range(spec.ndim))
+            value = _constant(nest, part.fill, spec.dtype)
+            _store(nest, value, region, range(spec.ndim))
             self._emit(nest, graph.ops[node].name, (node,))
 
     def _lower_host(self, node: int) -> None:
@@ -559,10 +544,105 @@ def _in_words(placed: Placed) -> Placed:
     """Complex elements as pairs of floats, along one more dimension; floats of 16 bits as ints."""
     spec, layout = placed.spec, placed.layout
     if spec.dtype.kind != "c":
-        return Placed(placed.buffer, layout, TensorSpec(spec.static_shape, np.dtype(np.uint16)))
+        return Placed(placed.buffer, layout, TensorSpec(spec.static_shape, _UINT16))
     size = spec.dtype.itemsize // 2
     parts = TensorSpec((*spec.static_shape, 2), np.dtype(f"f{size}"))
     return Placed(placed.buffer, Layout(layout.offset, (*layout.strides, size)), parts)
+
+
+def _places_of_parts(placed: Placed) -> tuple[Placed, ...]:
+    """Where each part of the elements lies."""
+    spec, layout = placed.spec, placed.layout
+    if is_half(spec.dtype):
+        return (_in_words(placed),)
+    return tuple([
+        Placed(
+            placed.buffer,
+            Layout(layout.offset + k * part.itemsize, layout.strides),
+            TensorSpec(spec.static_shape, part),
+        )
+        for k, part in enumerate(parts_of(spec.dtype))
+    ])  # fmt: skip
+
+
+def _read(nest: NestBuilder, placed: Placed, axes_of: Sequence[int]) -> Parts:
+    """The parts of the value at `placed`, as `NestBuilder.read`."""
+    values = tuple([nest.read(part, axes_of) for part in _places_of_parts(placed)])
+    dtype = placed.spec.dtype
+    if not is_half(dtype):
+        return values
+    return (nest.step(Step("map", _FLOAT32, values, lambda b, x: decoded(b, x, dtype),
+                           ("decoded", dtype.name))),)  # fmt: skip
+
+
+def _store(nest: NestBuilder, value: Parts, placed: Placed, axes_of: Sequence[int]) -> None:
+    """Stores all parts of a value."""
+    dtype = placed.spec.dtype
+    if is_half(dtype):
+        value = (nest.step(Step("map", _UINT16, value, lambda b, x: encoded(b, x, dtype),
+                                ("encoded", dtype.name))),)  # fmt: skip
+    for part, place in zip(value, _places_of_parts(placed), strict=True):
+        nest.store(part, place, axes_of)
+
+
+def _constant(nest: NestBuilder, value: Any, dtype: DType) -> Parts:
+    """The parts of a constant."""
+    if dtype.kind != "c":
+        return (nest.step(constant_step(value, parts_of(dtype)[0])),)
+    number, (part, _) = complex(value), parts_of(dtype)
+    return tuple([nest.step(constant_step(x, part)) for x in (number.real, number.imag)])
+
+
+def word_steps(
+    nest: NestBuilder,
+    emit: Callable[..., Any],
+    given: tuple[DType, ...],
+    dtype: DType,
+    args: Sequence[Parts],
+    key: Hashable,
+) -> Parts:
+    """Steps for each part of what a body gives for values whose parts are `args`."""
+    compute = in_words(emit, given, dtype)
+    whole = (key, *[one.name for one in (*given, dtype)])
+    flat = tuple([value for parts in args for value in parts])
+
+    def part_of(number: int) -> Callable[..., Any]:
+        return lambda b, *values: b.once(whole, values, compute)[number]
+
+    return tuple([
+        nest.step(Step("map", part, flat, part_of(number), (*whole, number)))
+        for number, part in enumerate(parts_of(dtype))
+    ])  # fmt: skip
+
+
+def reduce_parts(
+    nest: NestBuilder, kind: StepKind, argument: Parts, given: DType, dtype: DType, trivial: bool
+) -> Parts:
+    """Steps that reduce a value of dtype `given` to one of `dtype`; along extents of one where that
+    is `trivial`."""
+    if kind in ("any", "all"):
+        if given != _BOOL:
+            key = ("nonzero", given.name)
+            argument = word_steps(nest, _is_nonzero, (given,), _BOOL, (argument,), key)
+    elif kind not in ("argmax", "argmin") and given != dtype:
+        cast: Callable[..., Any] = lambda b, x: b.cast(x, dtype)  # noqa: E731 - one expression
+        argument = word_steps(nest, cast, (given,), dtype, (argument,), ("cast", dtype.name))
+    if kind in ("argmax", "argmin"):
+        return (nest.step(constant_step(0, dtype) if trivial else Step(kind, dtype, argument,
+                                                                      None, (kind,))),)  # fmt: skip
+    parts = parts_of(dtype)
+    if trivial:
+        return tuple([
+            nest.step(Step("map", part, (x,), _copy, ("identity",)))
+            for part, x in zip(parts, argument, strict=True)
+        ])  # fmt: skip
+    totals = tuple([
+        nest.step(Step(kind, part, (x,), None, (kind,)))
+        for part, x in zip(parts, argument, strict=True)
+    ])  # fmt: skip
+    if not is_half(dtype):
+        return totals
+    return word_steps(nest, _copy, (dtype,), dtype, (totals,), ("identity",))
 
 
 def _is_nonzero(b: ScalarEmitter[Any], value: Any) -> Any:

@@ -80,6 +80,9 @@ class Memory(Arithmetic):
             return self.reverse(self._load_vector(last, code, lanes, flipped))
         if access == "stride2" and mask is None and lanes % 2 == 0:
             return self._load_every_second(pointer, code, lanes)
+        if access == "stride2" and mask is not None and size_of(code) >= 4:
+            spread = self._load_vector(pointer, code, 2 * lanes, self._spread(mask, lanes))
+            return self.shuffle(spread, None, range(0, 2 * lanes, 2))
         step = constant_of(2 * size_of(code), "i8") if access == "stride2" else stride
         assert step is not None, "a strided access needs a stride"
         if mask is None and not gather:
@@ -106,6 +109,9 @@ class Memory(Arithmetic):
             last = self.pointer_offset(pointer, -(x.lanes - 1) * size_of(x.code))
             flipped = None if mask is None else self.reverse(mask)
             self._store_vector(self.reverse(x), last, flipped)
+        elif access == "stride2" and size_of(x.code) >= 4:
+            twice = self.shuffle(x, None, [lane // 2 for lane in range(2 * x.lanes)])
+            self._store_vector(twice, pointer, self._spread(mask, x.lanes))
         else:
             step = constant_of(2 * size_of(x.code), "i8") if access == "stride2" else stride
             assert step is not None, "a strided access needs a stride"
@@ -161,6 +167,15 @@ class Memory(Arithmetic):
 
     def _mask_operand(self, mask: Value | None, lanes: int) -> tuple[str, str]:
         return type_of("b1", lanes), "splat (i1 true)" if mask is None else mask.name
+
+    def _spread(self, mask: Value | None, lanes: int) -> Value:
+        """A mask for every second lane of twice as many."""
+        if mask is None:
+            pattern = ", ".join(["i1 true, i1 false"] * lanes)
+            return Value(f"<{pattern}>", "b1", 2 * lanes)
+        none = Value("zeroinitializer", "b1", lanes)
+        picks = [lanes if lane % 2 else lane // 2 for lane in range(2 * lanes)]
+        return self.shuffle(mask, none, picks)
 
     def _load_scalar(self, pointer: str, code: str, mask: Value | None) -> Value:
         text = f"load {type_of(code)}, ptr {pointer}, align {size_of(code)}"

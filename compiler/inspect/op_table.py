@@ -9,8 +9,10 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+
+import numpy as np
 
 from tapeline.runtime.op import (
     Assembly,
@@ -23,6 +25,7 @@ from tapeline.runtime.op import (
     Trait,
     registered_ops,
 )
+from tapeline.runtime.spec import TensorSpec
 
 HOST_CALL = "NumPy call"
 
@@ -38,8 +41,10 @@ Public functions use these ops, often several of them; `tl.<name>` says how.
 - **Compiled**: how the op runs in a compiled function. "fused" is a part of a loop nest with
   its neighbours, "view" costs nothing or a copy, "routine" is native code of its own, "simpler ops"
   is a composition that is taken apart and compiled, and "NumPy call" runs the NumPy kernel in
-  between. Complex elements of fused ops take the NumPy call, and so do sorted axes of more than 128
-  elements.
+  between. Fused ops take complex elements as pairs of floats and floats of 16 bits as float32,
+  except that NumPy calls serve complex elements of
+  {numpy}.
+  Sorted axes of more than 128 elements are NumPy calls, too.
 - **vmap**: "rule" where a batched op does the work of all examples at once; "simpler ops" where
   that holds for its parts; "one by one" where it runs once per example.
 """
@@ -110,9 +115,30 @@ def op_table() -> str:
     return "\n".join(_lines())
 
 
+def complex_numpy_calls(ops: Sequence[Op]) -> list[str]:
+    """The ops that are fused, but not where elements are complex."""
+    from tapeline.compiler.codegen.words import has_words  # codegen loads when it is used
+
+    dtype = np.dtype(np.complex128)
+    found = []
+    for op in ops:
+        if "c" not in op.kinds:
+            continue
+        if isinstance(op.lowering, Reduction) and op.lowering.kind == "prod":
+            found.append(op.name)
+        elif isinstance(op.lowering, Pointwise) and not op.attr_names and op.n_inputs in (1, 2):
+            given = (dtype,) * op.n_inputs
+            result = op.infer(*[TensorSpec((), one) for one in given])
+            assert isinstance(result, TensorSpec)
+            if not has_words(op, (), given, result.dtype):
+                found.append(op.name)
+    return found
+
+
 def _lines() -> Iterator[str]:
     ops = [op for op in registered_ops() if op_file(op)]
-    yield _HEAD
+    *most, last = [f"`{name}`" for name in complex_numpy_calls(ops)]
+    yield _HEAD.format(numpy=f"{', '.join(most)} and {last}")
     yield "## Counts"
     yield ""
     yield "| | ops |"

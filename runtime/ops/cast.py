@@ -27,12 +27,14 @@ from tapeline.runtime.tensor import (
     register_ufunc,
 )
 
+
 # -- real, imag, conj ------------------------------------------------------------------------------
-# A complex op runs its NumPy kernel in compiled code too, so these bodies are for real dtypes.
-
-
 def _identity_emit(b: ScalarEmitter[V], x: V) -> V:
     return x
+
+
+def _real_emit(b: ScalarEmitter[V], x: V) -> V:
+    return b.real(x) if b.dtype_of(x).kind == "c" else x
 
 
 def _real_kernel(x: Any) -> Any:
@@ -50,7 +52,7 @@ REAL = define_pointwise(
     result=to_real,
     saves=(DTypeOf(0),),
     vjps=(_real_vjp,),
-    emit=_identity_emit,
+    emit=_real_emit,
     traits=Trait.IDEMPOTENT | Trait.ROWS,
 )
 
@@ -94,7 +96,7 @@ def _imag_vjp(ct: Any, attrs: Attrs, dtype: DType) -> Any:
 
 
 def _imag_emit(b: ScalarEmitter[V], x: V) -> V:
-    return b.constant(0, b.dtype_of(x))
+    return b.imag(x) if b.dtype_of(x).kind == "c" else b.constant(0, b.dtype_of(x))
 
 
 IMAG = define_pointwise(
@@ -144,12 +146,16 @@ def _conj_vjp(ct: Any, attrs: Attrs) -> Any:
     return call(CONJ, ct)
 
 
+def _conj_emit(b: ScalarEmitter[V], x: V) -> V:
+    return b.conj(x) if b.dtype_of(x).kind == "c" else x
+
+
 CONJ = define_pointwise(
     "conj",
     kernel=_conj_kernel,
     kinds="biufc",
     vjps=(_conj_vjp,),
-    emit=_identity_emit,
+    emit=_conj_emit,
     traits=Trait.INVOLUTION,
 )
 

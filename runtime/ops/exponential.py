@@ -122,10 +122,10 @@ def _expm1_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
 
 
 def _expm1_kernel(x: Any) -> Any:
-    """NumPy's, which is wrong for complex infinities, NaN and zero."""
+    """NumPy's, which is wrong for complex infinities, NaN and zero, and where it overflows."""
     result = np.expm1(x)
     if x.dtype.kind == "c":
-        special = ~np.isfinite(x) | (x == 0)
+        special = ~np.isfinite(x) | ~np.isfinite(result) | (x == 0)
         if special.any():
             return np.where(special, np.exp(x) - 1, result)
     return result

@@ -115,8 +115,9 @@ def _tanh_kernel(x: Any) -> Any:
     if x.dtype.kind == "c":
         far = np.isinf(x.real) & np.isfinite(x.imag)
         if far.any():
-            limit = np.copysign(1, x.real) + 1j * np.copysign(0, x.imag)
-            return np.where(far, limit.astype(x.dtype, copy=False), result)
+            limit = np.empty_like(x)
+            limit.real, limit.imag = np.copysign(1, x.real), np.copysign(0, x.imag)
+            return np.where(far, limit, result)
     return result
 
 

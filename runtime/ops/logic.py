@@ -215,11 +215,16 @@ register_ufunc(np.logical_not, logical_not)
 
 
 def _emit_predicate(of_ints: bool, of_floats: Callable[..., Any]) -> Callable[..., Any]:
-    """A body that is the same for all ints and bools."""
+    """A body that is the same for all ints and bools; of complex numbers it asks both parts, and
+    says that of all ints only where it holds for both."""
 
     def emit(b: ScalarEmitter[V], x: V) -> V:
-        if b.dtype_of(x).kind in "biu":
+        kind = b.dtype_of(x).kind
+        if kind in "biu":
             return b.constant(of_ints, BOOL)
+        if kind == "c":
+            join = b.bit_and if of_ints else b.bit_or
+            return join(of_floats(b, b.real(x)), of_floats(b, b.imag(x)))
         result: V = of_floats(b, x)
         return result
 

@@ -97,7 +97,7 @@ def _reciprocal_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
 
 
 def _reciprocal_emit(b: ScalarEmitter[V], x: V) -> V:
-    return b.div(b.const(1, x), x)
+    return b.reciprocal(x) if b.dtype_of(x).kind == "c" else b.div(b.const(1, x), x)
 
 
 RECIPROCAL = define_pointwise(
@@ -199,7 +199,7 @@ def _rsqrt_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
 
 
 def _rsqrt_emit(b: ScalarEmitter[V], x: V) -> V:
-    return b.div(b.const(1, x), b.sqrt(x))
+    return _reciprocal_emit(b, b.sqrt(x))
 
 
 RSQRT = define_pointwise(

@@ -22,7 +22,10 @@ def _define_rounding(
         return kernel(x) if x.dtype.kind in "fc" else x
 
     def emit(b: ScalarEmitter[V], x: V) -> V:
-        rounded: V = x if b.dtype_of(x).kind in "biu" else emit_float(b, x)
+        kind = b.dtype_of(x).kind
+        if kind == "c":
+            return b.each(emit_float, x)
+        rounded: V = x if kind in "biu" else emit_float(b, x)
         return rounded
 
     return define_pointwise(

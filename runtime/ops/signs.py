@@ -128,6 +128,8 @@ def _sign_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
 
 
 def _sign_emit(b: ScalarEmitter[V], x: V) -> V:
+    if b.dtype_of(x).kind == "c":
+        return b.sign(x)
     zero, one = b.const(0, x), b.const(1, x)
     if b.dtype_of(x).kind == "u":
         return b.select(b.compare("gt", x, zero), one, zero)
