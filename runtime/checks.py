@@ -90,53 +90,14 @@ def Assert(  # TensorFlow's name
     _check(as_tensor(condition, _BOOL, "Assert"), "the condition", text, **tensors)
 
 
-def _compare(name: str, op: Any, sign: str) -> Any:
-    def check(x: TensorLike, y: TensorLike, message: str = "") -> None:
-        _check(op(x, y), f"x {sign} y", message, x=as_tensor(x), y=as_tensor(y))
-
+def _named(check: Any, name: str, claim: str, parameters: str, example: str) -> Any:
+    """An assertion with its public name and docstring."""
     check.__name__ = check.__qualname__ = name
-    check.__doc__ = f"""Raises an error when the program runs, unless x {sign} y everywhere.
+    check.__doc__ = f"""Raises an error when the program runs, unless {claim} everywhere.
 
     Parameters
     ----------
-    x, y : TensorLike
-        Of shapes that broadcast.
-    message : str, optional
-        How the error begins.
-
-    Raises
-    ------
-    CheckError
-        (an AssertionError) with the places and the values.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.debugging.{name}({"2.0, 1.0" if ">" in sign else "1.0, 2.0" if sign != "==" else "1, 1"})
-    """
-    return check
-
-
-assert_equal = _compare("assert_equal", equal, "==")
-assert_none_equal = _compare("assert_none_equal", not_equal, "!=")
-assert_less = _compare("assert_less", less, "<")
-assert_less_equal = _compare("assert_less_equal", less_equal, "<=")
-assert_greater = _compare("assert_greater", greater, ">")
-assert_greater_equal = _compare("assert_greater_equal", greater_equal, ">=")
-
-
-def _sign(name: str, op: Any, sign: str, example: str) -> Any:
-    def check(x: TensorLike, message: str = "") -> None:
-        tensor = as_tensor(x)
-        zero = wrap(np.zeros((), tensor.dtype))
-        _check(op(tensor, zero), f"x {sign} 0", message, x=tensor)
-
-    check.__name__ = check.__qualname__ = name
-    check.__doc__ = f"""Raises an error when the program runs, unless x {sign} 0 everywhere.
-
-    Parameters
-    ----------
-    x : TensorLike of real numbers
+    {parameters}
     message : str, optional
         How the error begins.
 
@@ -151,6 +112,35 @@ def _sign(name: str, op: Any, sign: str, example: str) -> Any:
     >>> tl.debugging.{name}({example})
     """
     return check
+
+
+def _compare(name: str, op: Any, sign: str, example: str) -> Any:
+    claim = f"x {sign} y"
+
+    def check(x: TensorLike, y: TensorLike, message: str = "") -> None:
+        _check(op(x, y), claim, message, x=as_tensor(x), y=as_tensor(y))
+
+    parameters = "x, y : TensorLike\n        Of shapes that broadcast."
+    return _named(check, name, claim, parameters, example)
+
+
+assert_equal = _compare("assert_equal", equal, "==", "1, 1")
+assert_none_equal = _compare("assert_none_equal", not_equal, "!=", "1.0, 2.0")
+assert_less = _compare("assert_less", less, "<", "1.0, 2.0")
+assert_less_equal = _compare("assert_less_equal", less_equal, "<=", "1.0, 2.0")
+assert_greater = _compare("assert_greater", greater, ">", "2.0, 1.0")
+assert_greater_equal = _compare("assert_greater_equal", greater_equal, ">=", "2.0, 1.0")
+
+
+def _sign(name: str, op: Any, sign: str, example: str) -> Any:
+    claim = f"x {sign} 0"
+
+    def check(x: TensorLike, message: str = "") -> None:
+        tensor = as_tensor(x)
+        zero = wrap(np.zeros((), tensor.dtype))
+        _check(op(tensor, zero), claim, message, x=tensor)
+
+    return _named(check, name, claim, "x : TensorLike of real numbers", example)
 
 
 assert_positive = _sign("assert_positive", greater, ">", "2.0")
