@@ -56,16 +56,8 @@ class ControlEmitter(NumberEmitter):
 
     def emit(self, made: PreparedControl, name: str) -> str:
         """The text of the function."""
-        step, b = made.step, self.b
-        inputs = [
-            self._given(k, placed, known)
-            for k, (placed, known) in enumerate(zip(step.inputs, step.known, strict=True))
-        ]
-        offset = len(step.inputs)
-        targets = [
-            None if placed is None else self._pointer_given(offset + k, placed)
-            for k, placed in enumerate(step.outputs)
-        ]
+        b = self.b
+        inputs, targets = self._parameters(made.step)
         results = self.control(made, inputs, targets, 0)
         for target, result in zip(targets, results, strict=True):
             if target is not None and result is not None:
@@ -75,16 +67,8 @@ class ControlEmitter(NumberEmitter):
     def emit_chunks(self, made: PreparedControl, name: str) -> str | None:
         """The text of a function of a range of turns (see `control_chunks`); None where a turn may
         fail."""
-        step, b = made.step, self.b
-        inputs = [
-            self._given(k, placed, known)
-            for k, (placed, known) in enumerate(zip(step.inputs, step.known, strict=True))
-        ]
-        offset = len(step.inputs)
-        targets = [
-            None if placed is None else self._pointer_given(offset + k, placed)
-            for k, placed in enumerate(step.outputs)
-        ]
+        b = self.b
+        inputs, targets = self._parameters(made.step)
         ChunkEmitter(self, made, inputs, targets).emit()
         if self.failures or self.calls_host:
             return None
@@ -92,6 +76,18 @@ class ControlEmitter(NumberEmitter):
         memory = f"alloca [{made.nbytes or 1} x i8], align 64"
         head = f"define internal void @{name}(ptr noalias %given, i64 %lo, i64 %hi) nounwind "
         return self._text(head, [f"  %arena = {memory}"])
+
+    def _parameters(self, step: ControlStep) -> tuple[list[Argument], list[str | None]]:
+        """What the function is given: its arguments, and where each result goes."""
+        inputs = [
+            self._given(k, placed, known)
+            for k, (placed, known) in enumerate(zip(step.inputs, step.known, strict=True))
+        ]
+        targets = [
+            None if placed is None else self._pointer_given(len(inputs) + k, placed)
+            for k, placed in enumerate(step.outputs)
+        ]
+        return inputs, targets
 
     def _pointer_given(self, slot: int, placed: Placed) -> str:
         """The pointer to a buffer, loaded once."""

@@ -100,6 +100,30 @@ def _value(tensor_class: type) -> FunctionText:
     for other tensors. `recording` is null, or points to a count of tapes: while it is zero a
     tensor's node means nothing."""
     fn = FunctionText("ptr @tapeline_value(ptr %argument, ptr %recording) nounwind")
+    _node_of_tensor(fn, tensor_class)
+    fn.branch(fn.compare("eq", "%recording", "null", "ptr"), "no", "ask")
+    fn.label("ask")
+    count = fn.load("i64", "%recording")
+    fn.branch(fn.compare("eq", count, 0), "free", "no")
+    return _array_or_null(fn, tensor_class)
+
+
+def _unwatched_value(tensor_class: type) -> FunctionText:
+    """The array of a tensor that no tape knows any more, or the argument itself if it is no tensor;
+    null for other tensors."""
+    fn = FunctionText("ptr @tapeline_unwatched_value(ptr %argument) nounwind")
+    node = _node_of_tensor(fn, tensor_class)
+    fn.branch(fn.compare("eq", node, "null", "ptr"), "no", "filled")
+    fn.label("filled")
+    tapes = _field(fn, node, layout.slot_offset(Node, "tapes"))
+    ids = _field(fn, tapes, layout.slot_offset(TapeSet, "ids"))
+    fn.branch(fn.compare("eq", _field(fn, ids, layout.VAR_SIZE, "i64"), 0), "free", "no")
+    return _array_or_null(fn, tensor_class)
+
+
+def _node_of_tensor(fn: FunctionText, tensor_class: type) -> str:
+    """The node of an argument that is a tensor and has one; others are returned as they are, and
+    tensors without a node go on at `free`."""
     kind = _field(fn, "%argument", layout.OBJECT_TYPE)
     fn.branch(fn.compare("eq", kind, "@py_tensor_type", "ptr"), "tensor", "other")
     fn.label("other")
@@ -108,35 +132,11 @@ def _value(tensor_class: type) -> FunctionText:
     node = _field(fn, "%argument", layout.slot_offset(tensor_class, "_node"))
     fn.branch(fn.compare("eq", node, "@py_none", "ptr"), "free", "noded")
     fn.label("noded")
-    fn.branch(fn.compare("eq", "%recording", "null", "ptr"), "no", "ask")
-    fn.label("ask")
-    count = fn.load("i64", "%recording")
-    fn.branch(fn.compare("eq", count, 0), "free", "no")
-    fn.label("free")
-    array = _field(fn, "%argument", layout.slot_offset(tensor_class, "_value"))
-    fn.line(f"ret ptr {array}")
-    fn.label("no")
-    fn.line("ret ptr null")
-    return fn
+    return node
 
 
-def _unwatched_value(tensor_class: type) -> FunctionText:
-    """The array of a tensor that no tape knows any more, or the argument itself if it is no tensor;
-    null for other tensors."""
-    fn = FunctionText("ptr @tapeline_unwatched_value(ptr %argument) nounwind")
-    kind = _field(fn, "%argument", layout.OBJECT_TYPE)
-    fn.branch(fn.compare("eq", kind, "@py_tensor_type", "ptr"), "tensor", "other")
-    fn.label("other")
-    fn.line("ret ptr %argument")
-    fn.label("tensor")
-    node = _field(fn, "%argument", layout.slot_offset(tensor_class, "_node"))
-    fn.branch(fn.compare("eq", node, "@py_none", "ptr"), "free", "filled")
-    fn.label("filled")
-    fn.branch(fn.compare("eq", node, "null", "ptr"), "no", "noded")
-    fn.label("noded")
-    tapes = _field(fn, node, layout.slot_offset(Node, "tapes"))
-    ids = _field(fn, tapes, layout.slot_offset(TapeSet, "ids"))
-    fn.branch(fn.compare("eq", _field(fn, ids, layout.VAR_SIZE, "i64"), 0), "free", "no")
+def _array_or_null(fn: FunctionText, tensor_class: type) -> FunctionText:
+    """Ends a function that returns the tensor's array at `free` and null at `no`."""
     fn.label("free")
     array = _field(fn, "%argument", layout.slot_offset(tensor_class, "_value"))
     fn.line(f"ret ptr {array}")
