@@ -17,7 +17,7 @@ RUNTIME_LAYERS = (
     ("errors",),
     ("dims",),
     ("sizes",),
-    ("spec", "dtypes", "device", "constants", "display", "reference", "foreign_trees"),
+    ("spec", "dtypes", "device", "constants", "display", "reference", "foreign_trees", "tables"),
     ("op", "donated"),
     ("record",),
     ("tensor", "nest", "ranges", "loop_options"),
@@ -62,7 +62,7 @@ THIRD_PARTY = {
     "llvmlite": "compiler.codegen",
     "networkx": "compiler.inspect",
     "onnx": "compiler.export.onnx",
-    "rich": "compiler.inspect.rich_tables",
+    "rich": "runtime.tables",
     "ml_dtypes": "runtime.spec",
 }
 """The packages that the library may import, and the only place for it ("" is anywhere)."""

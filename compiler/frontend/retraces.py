@@ -9,9 +9,10 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tapeline.runtime.errors import RetraceError
+from tapeline.runtime.tables import Table, Tabular
 
 LOGGER = logging.getLogger("tapeline")
 """Shows the warnings of this module to programs that look at logs, and says nothing otherwise."""
@@ -121,7 +122,7 @@ def compare(
     return TraceRecord(number, signature, near, changes, seconds)
 
 
-class Explanation(Sequence[TraceRecord]):
+class Explanation(Tabular, Sequence[TraceRecord]):
     """The traces of a function, oldest first; prints as a table of at most 80 columns."""
 
     def __init__(self, name: str, records: Sequence[TraceRecord]) -> None:
@@ -157,19 +158,28 @@ class Explanation(Sequence[TraceRecord]):
 
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        from tapeline.compiler.inspect.notebook import (  # loads codegen
-            explanation_table,
-            table_html,
-        )
-
-        return table_html(*explanation_table(self))
-
-    def __rich__(self) -> Any:
-        from tapeline.compiler.inspect.notebook import explanation_table  # loads codegen
-        from tapeline.compiler.inspect.rich_tables import rich_table  # loads rich
-
-        return rich_table(*explanation_table(self))
+    def table(self) -> Table:
+        """The traces with their reasons."""
+        rows = [
+            (
+                record.number,
+                *(
+                    f"{1e3 * s:.1f} ms"
+                    for s in (record.seconds, record.optimizing, record.compiling)
+                ),
+                record.calls,
+                ", ".join(f"{name}: {text}" for name, text in record.signature.items()),
+                ", ".join(record.open),
+                record.reason,
+                record.repair,
+            )
+            for record in self
+        ]
+        head = (
+            "trace", "tracing", "optimizing", "compiling", "calls", "for", "leaves open",
+            "because", "to avoid it",
+        )  # fmt: skip
+        return f"{self.name}: {len(rows)} traces", head, rows
 
 
 def _cut(line: str, limit: int = 80) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from tapeline.compiler.inspect.cost import time_text
 from tapeline.compiler.inspect.summary import WIDTH
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interpret import run_graph
+from tapeline.runtime.tables import Table, Tabular
 
 _SECONDS = 0.05
 """How long each way is run."""
@@ -53,7 +53,7 @@ class TraceBreakeven:
         return max(1, int(np.ceil((self.trace_seconds + self.compile_seconds) / gain)))
 
 
-class Breakeven(Sequence[TraceBreakeven]):
+class Breakeven(Tabular, Sequence[TraceBreakeven]):
     """The traces of a function with what they cost and gain; prints as a table."""
 
     def __init__(self, name: str, traces: Sequence[TraceBreakeven]) -> None:
@@ -66,8 +66,12 @@ class Breakeven(Sequence[TraceBreakeven]):
     def __getitem__(self, index):  # type: ignore[no-untyped-def]  # as tuple's own
         return self._traces[index]
 
-    def rows(self) -> list[tuple[str, ...]]:
-        """The cells of the table."""
+    def table(self) -> Table:
+        """What each trace has cost and saves."""
+        head = ("for", "to trace", "to compile", "call in NumPy", "call compiled", "after calls")
+        return f"{self.name}: compiling pays off", head, self._rows()
+
+    def _rows(self) -> list[tuple[str, ...]]:
         return [
             (
                 one.signature, time_text(one.trace_seconds), time_text(one.compile_seconds),
@@ -79,7 +83,7 @@ class Breakeven(Sequence[TraceBreakeven]):
 
     def __str__(self) -> str:
         lines = [f"{self.name}: compiling pays off"]
-        for signature, traced, compiled, numpy, native, calls in self.rows():
+        for signature, traced, compiled, numpy, native, calls in self._rows():
             lines.append(f"  {signature}")
             when = "never" if calls == "never" else f"after {calls} calls"
             lines.append(
@@ -90,19 +94,6 @@ class Breakeven(Sequence[TraceBreakeven]):
 
     def __repr__(self) -> str:
         return f"<breakeven of {self.name}: {[one.calls for one in self._traces]}>"
-
-    def __rich__(self) -> Any:
-        from tapeline.compiler.inspect.rich_tables import rich_table  # loads rich
-
-        return rich_table(f"{self.name}: compiling pays off", HEAD, self.rows())
-
-    def _repr_html_(self) -> str:
-        from tapeline.compiler.inspect.notebook import table_html  # loads codegen
-
-        return table_html(f"{self.name}: compiling pays off", HEAD, self.rows())
-
-
-HEAD = ("for", "to trace", "to compile", "call in NumPy", "call compiled", "after calls")
 
 
 def measure_breakeven(concrete: ConcreteFunction, trace_seconds: float) -> TraceBreakeven:

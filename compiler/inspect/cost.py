@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from tapeline.compiler.inspect.kernels import KernelInfo, KernelList
 from tapeline.compiler.inspect.machine import Machine
 from tapeline.compiler.inspect.summary import WIDTH, bytes_text
+from tapeline.runtime.tables import Table, Tabular
 
 Limit: TypeAlias = Literal["memory", "arithmetic", "overhead"]
 
@@ -35,7 +36,7 @@ class KernelCost:
     limit: Limit
 
 
-class Cost(Sequence[KernelCost]):
+class Cost(Tabular, Sequence[KernelCost]):
     """The cost of a compiled graph, by kernel. Prints as a table of at most 80 columns.
 
     Attributes
@@ -71,16 +72,18 @@ class Cost(Sequence[KernelCost]):
     def __repr__(self) -> str:
         return f"<cost of {self.name}: {self.flops} flops, {self.nbytes} bytes>"
 
-    def _repr_html_(self) -> str:
-        from tapeline.compiler.inspect.notebook import cost_table, table_html  # loads codegen
-
-        return table_html(*cost_table(self))
-
-    def __rich__(self) -> Any:
-        from tapeline.compiler.inspect.notebook import cost_table  # loads codegen
-        from tapeline.compiler.inspect.rich_tables import rich_table  # loads rich
-
-        return rich_table(*cost_table(self))
+    def table(self) -> Table:
+        """What each kernel costs."""
+        rows = [
+            (
+                number, one.kernel.kind, count_text(one.kernel.flops),
+                bytes_text(one.kernel.nbytes), time_text(one.seconds), one.limit,
+                one.kernel.location,
+            )
+            for number, one in enumerate(self)
+        ]  # fmt: skip
+        head = ("", "kind", "operations", "moves", "at least", "limited by", "line")
+        return str(self).splitlines()[0], head, rows
 
     def __str__(self) -> str:
         lines = [

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tapeline.compiler.codegen.module import Module
 from tapeline.compiler.codegen.nest import Kernel, Nest, Operand
@@ -20,6 +19,7 @@ from tapeline.compiler.codegen.program import (
 from tapeline.compiler.inspect.summary import WIDTH, bytes_text
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.spec import Shape
+from tapeline.runtime.tables import Table, Tabular
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class KernelInfo:
     location: str
 
 
-class KernelList(Sequence[KernelInfo]):
+class KernelList(Tabular, Sequence[KernelInfo]):
     """The steps of a compiled graph in the order in which they run. Prints as a table."""
 
     def __init__(self, name: str, kernels: Sequence[KernelInfo], arena_bytes: int) -> None:
@@ -70,16 +70,17 @@ class KernelList(Sequence[KernelInfo]):
     def __repr__(self) -> str:
         return f"<kernels of {self.name}: {len(self)}>"
 
-    def _repr_html_(self) -> str:
-        from tapeline.compiler.inspect.notebook import kernels_table, table_html  # loads codegen
-
-        return table_html(*kernels_table(self))
-
-    def __rich__(self) -> Any:
-        from tapeline.compiler.inspect.notebook import kernels_table  # loads codegen
-        from tapeline.compiler.inspect.rich_tables import rich_table  # loads rich
-
-        return rich_table(*kernels_table(self))
+    def table(self) -> Table:
+        """What each kernel does."""
+        rows = [
+            (
+                number, kernel.kind, kernel.strategy, " x ".join(map(str, kernel.shape)),
+                bytes_text(kernel.nbytes), ", ".join(kernel.ops), kernel.location,
+            )
+            for number, kernel in enumerate(self)
+        ]  # fmt: skip
+        head = ("", "kind", "strategy", "over", "moves", "computes", "line")
+        return f"kernels of {self.name}", head, rows
 
     def __str__(self) -> str:
         counts = Counter(kernel.kind for kernel in self._kernels)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tapeline.compiler.inspect.kernels import KernelInfo, describe_kernels
 from tapeline.compiler.inspect.machine import Machine, measure_machine
 from tapeline.compiler.inspect.summary import WIDTH
 from tapeline.compiler.ir.location import Location
+from tapeline.runtime.tables import Table, Tabular
 
 CACHED_BYTES = 1 << 20
 """Kernels that touch less than this may run from a cache, faster than memory."""
@@ -98,7 +99,7 @@ def _kernel_times(timed: Timing, counted: Words, rate: float) -> list[KernelTime
     return found
 
 
-class Profile:
+class Profile(Tabular):
     """Times every kernel of every compiled call in a `with` block, in all threads.
 
     Operations that run eagerly are not timed one by one; they are in `wall_seconds`. Code that
@@ -197,7 +198,7 @@ class Profile:
     def __str__(self) -> str:
         return "\n".join(line[:WIDTH].rstrip() for line in self._table())
 
-    def table(self) -> tuple[str, Sequence[str], list[tuple[str, ...]]]:
+    def table(self) -> Table:
         """Title, head and rows by kernel, the slowest first."""
         total = sum(one.nanoseconds for one in self.kernels) / 1e9 or 1.0
         rows: list[tuple[str, ...]] = [
@@ -211,16 +212,6 @@ class Profile:
         ]  # fmt: skip
         head = ("kernel", "share", "time", "runs", "each", "moves", "verdict", "line", "computes")
         return f"profile: {time_text(self.wall_seconds)}", head, rows
-
-    def _repr_html_(self) -> str:
-        from tapeline.compiler.inspect.notebook import table_html  # loads codegen
-
-        return table_html(*self.table())
-
-    def __rich__(self) -> Any:
-        from tapeline.compiler.inspect.rich_tables import rich_table  # loads rich
-
-        return rich_table(*self.table())
 
     def _table(self) -> Iterator[str]:
         kernels = self.kernels

@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import tapeline as tl
-from tapeline.compiler.inspect.notebook import table_html
+from tapeline.runtime.tables import html_table
 
 
 def concrete() -> Any:
@@ -18,7 +18,7 @@ def concrete() -> Any:
 
 
 def test_tables_escape_their_text() -> None:
-    text = table_html("<a>", ("b & c",), [("<lambda>",)])
+    text = html_table("<a>", ("b & c",), [("<lambda>",)])
     ElementTree.fromstring(f"<div>{text}</div>")
     assert "&lt;lambda&gt;" in text
 
