@@ -67,7 +67,9 @@ class Dim:
         raise TypeError("the class of a size cannot be changed")
 
     def __repr__(self) -> str:
-        return _text(self)
+        """The name; while it is traced, and so in errors, with what it is in the call at hand."""
+        text = _text(self)
+        return f"{text}={self.value}" if self.sizes.is_open else text
 
     def __format__(self, spec: str) -> str:
         return format(int(self), spec) if spec else repr(self)

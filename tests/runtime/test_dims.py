@@ -105,8 +105,11 @@ def test_a_size_passes_for_an_int() -> None:
     assert extent(np.int64(3)) == 3
     assert is_open_shape((2, n))
     assert not is_open_shape((2, 7))
-    assert str(2 * n + 1) == "(2*n0 + 1)"
-    assert f"{n // 2}" == "(n0 // 2)"
+    assert str((2, n)) == "(2, n0=7)"
+    assert str(2 * n + 1) == "(2*n0 + 1)=15"
+    assert f"{n // 2}" == "(n0 // 2)=3"
+    sizes.close()
+    assert str((2, n)) == "(2, n0)"
 
 
 def test_questions_after_the_trace_leave_no_condition() -> None:

@@ -270,6 +270,15 @@ def test_a_concrete_function_for_open_specs() -> None:
         concrete(x, np.ones((4, 5), "float32"))
 
 
+def test_an_error_tells_names_and_sizes_of_what_a_signature_leaves_open() -> None:
+    spec = tl.TensorSpec([None, 3])
+    f = tl.function(lambda x, y: x + y, input_signature=[spec, spec])
+    with pytest.raises(ShapeError, match=r"shapes \(n0=4, 3\) and \(n1=5, 3\) do not broadcast"):
+        f(tl.ones((4, 3)), tl.ones((5, 3)))
+    assert f(tl.ones((4, 3)), tl.ones((4, 3))).shape == (4, 3)
+    assert "=" not in str(f.concrete_functions[0].graph.spec(0))
+
+
 def test_an_open_graph_shows_its_sizes() -> None:
     f = tl.function(lambda x: tl.concat([x, x]))
     f(tl.ones((3, 2)))
