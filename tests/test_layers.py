@@ -46,7 +46,7 @@ COMPILER_LAYERS = (
     ("executable",),
     ("native",),
     ("compiled", "call_rules"),
-    ("calling", "donation", "eagerly"),
+    ("calling", "donation", "eagerly", "examples"),
     ("concrete", "inspect", "open_function", "any_rank"),
     ("traces",),
     ("function",),

@@ -290,7 +290,7 @@ def _known(value: Any) -> Any:
         value = value._value
     if type(value) is Symbol:
         value = value.graph.constant_value(value.id)
-    return None if value is None or value.ndim else value.item()
+    return value.item() if isinstance(value, np.ndarray) and not value.ndim else None
 
 
 def _bound(form: LoopForm, inputs: Sequence[Any]) -> int | None:

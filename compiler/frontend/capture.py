@@ -23,6 +23,7 @@ from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.graph import SMALL_CONSTANT_BYTES, Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import SIZE
+from tapeline.runtime.batching.level import Level
 from tapeline.runtime.collections import copy_of_collections
 from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dispatch import STATE, push_handler
@@ -80,6 +81,13 @@ class Resource:
     placeholder: int | None
     current: int
     is_assigned: bool = False
+
+
+def graph_around(handler: Any) -> CapturingGraph | None:
+    """The graph that a handler adds to, or that is traced around a `vmap` at work."""
+    while type(handler) is Level:
+        handler = handler.outer
+    return handler if isinstance(handler, CapturingGraph) else None
 
 
 class CapturingGraph(Graph):
@@ -145,8 +153,7 @@ class CapturingGraph(Graph):
 
         Afterwards cells of outside hold again what they held before, whatever happened.
         """
-        outer = STATE.handler
-        self.outer = outer if isinstance(outer, CapturingGraph) else None
+        self.outer = graph_around(STATE.handler)
         if self.outer is not None:
             self.outer.add_block(self)
         saved = STATE.active, STATE.open, STATE.stopped

@@ -31,7 +31,7 @@ Body = Callable[..., Sequence[Any]]
 class Batched:
     """The value of a tensor inside of a `vmap`."""
 
-    __slots__ = ("__weakref__", "dtype", "level", "mapped", "shape", "tensor")
+    __slots__ = ("__weakref__", "dtype", "level", "mapped", "shape", "tensor", "weak")
 
     def __init__(self, level: Level, tensor: Tensor, mapped: bool) -> None:
         self.level = level
@@ -40,6 +40,9 @@ class Batched:
         shape = tensor.shape
         self.shape: Shape = shape[1:] if mapped else shape
         self.dtype: DType = tensor.dtype
+        self.weak: type | None = None
+        """The Python type that the number would have without `vmap`; such numbers promote
+        weakly."""
 
     @property
     def ndim(self) -> int:
@@ -65,6 +68,14 @@ class Batched:
 
 
 _WARNED: set[str] = set()
+_CONVERSION: list[Callable[[Level, Callable[..., Any]], Callable[..., Any]]] = []
+
+
+def install_conversion(
+    convert: Callable[[Level, Callable[..., Any]], Callable[..., Any]],
+) -> None:
+    """Tells what makes functions of the user's whose control flow tensors may decide."""
+    _CONVERSION.append(convert)
 
 
 class Level:
@@ -245,8 +256,8 @@ class Level:
             return np.array(below._concrete("Variable(initial)"), order="C")
 
     def converted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function itself: what decides is a value here, or an error."""
-        return function
+        """The function with its control flow converted, so that examples may differ in it."""
+        return _CONVERSION[0](self, function) if _CONVERSION else function
 
     def enter_gradient(self, node: Node) -> None:
         """Nothing here depends on where a rule comes from."""

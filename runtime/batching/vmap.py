@@ -8,6 +8,7 @@ from typing import Any
 
 from tapeline.runtime import nest
 from tapeline.runtime.batching.level import Level
+from tapeline.runtime.dispatch import users
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.ops.permuting import moveaxis
 from tapeline.runtime.spec import normalize_axis
@@ -21,6 +22,8 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
     """The function of one example as a function of many at once.
 
     Each op runs once for all examples. Write `f` for one; its tensors have no axis of examples.
+    Where Python's `if`, `while` and `for` depend on a tensor that differs between examples, both
+    branches run, and turns are made as long as any example goes on; each example gets its own.
 
     Parameters
     ----------
@@ -51,6 +54,8 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
     >>> tl.vmap(tl.grad(lambda row: row @ row))(x).numpy()
     array([[2., 4.],
            [6., 8.]])
+    >>> tl.vmap(lambda v: v * 2 if v > 0 else -v)(tl.asarray([1.0, -3.0]))
+    tl.Tensor([2. 3.], shape=(2,), dtype=float64)
     """
 
     @functools.wraps(f)
@@ -69,7 +74,7 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
         ]
         inner_args, inner_kwargs = nest.unflatten((args, kwargs), cells)
         with level.inside():
-            result = f(*inner_args, **inner_kwargs)
+            result = users(f)(*inner_args, **inner_kwargs)
             found = [as_tensor(leaf, None, "vmap: result") for leaf in nest.flatten(result)]
         places = _spread_axes("out_axes", result, out_axes)
         outputs = [_place(level, x, axis) for x, axis in zip(found, places, strict=True)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.convert.containers import Containers, Slot, user_variables
-from tapeline.compiler.frontend.convert.state import State, appended_lists, tracing_graph
+from tapeline.compiler.frontend.convert.state import State, appended_lists, outer_graph
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime import nest
@@ -94,10 +94,9 @@ def take_value(graph: CapturingGraph, value: Any) -> Value:
 @contextmanager
 def block_graph(name: str, containers: Containers) -> Iterator[CapturingGraph]:
     """A graph for a block inside of the trace that is under way, and its trace."""
-    outer = tracing_graph()
-    assert outer is not None
+    outer = outer_graph()
     graph = CapturingGraph(name)
-    graph.reads = outer.reads
+    graph.reads = None if outer is None else outer.reads
     graph.surroundings = containers
     with graph.tracing():
         yield graph

@@ -16,7 +16,7 @@ from tapeline.compiler.frontend.convert.builtin_calls import BUILTINS
 from tapeline.compiler.frontend.convert.containers import CellSlot, Slot
 from tapeline.compiler.frontend.convert.conversion import Conversion, conversion_of
 from tapeline.compiler.frontend.convert.installed import is_installed
-from tapeline.compiler.frontend.convert.state import tracing_graph
+from tapeline.compiler.frontend.convert.state import is_staging, outer_graph
 from tapeline.compiler.frontend.location import is_library_code
 
 _IS_USERS: OrderedDict[CodeType, bool] = OrderedDict()
@@ -49,7 +49,7 @@ def callee(function: Any) -> Any:
     if kind is FunctionType:
         if is_users_code(function.__code__):
             return convert(function)
-        return BUILTINS.get(function, function) if tracing_graph() is not None else function
+        return BUILTINS.get(function, function) if is_staging() else function
     if kind is MethodType:
         inner = function.__func__
         if type(inner) is FunctionType and is_users_code(inner.__code__):
@@ -63,7 +63,7 @@ def callee(function: Any) -> Any:
         replacement = BUILTINS.get(function)
     except TypeError:
         replacement = None
-    if replacement is not None and tracing_graph() is not None:
+    if replacement is not None and is_staging():
         return replacement
     if kind is functools.partial:
         converted = callee(function.func)
@@ -80,7 +80,7 @@ def _class_callee(cls: Any) -> Any:
     """A class, or what makes an object of it with its `__init__` converted."""
     replacement = BUILTINS.get(cls)
     if replacement is not None:
-        return replacement if tracing_graph() is not None else cls
+        return replacement if is_staging() else cls
     initialize = cls.__init__
     if type(initialize) is not FunctionType or cls.__new__ is not object.__new__:
         return cls
@@ -98,7 +98,7 @@ def _class_callee(cls: Any) -> Any:
 def convert(function: FunctionType) -> FunctionType:
     """The converted function; the function itself where it cannot be converted."""
     conversion = conversion_of(function)
-    graph = tracing_graph()
+    graph = outer_graph()
     if graph is not None and graph.reads is not None:
         graph.reads.note_function(function, conversion.global_names)
         if any(conversion.written):

@@ -53,6 +53,19 @@ def run_converted(
         raise error.with_traceback(users_traceback(error.__traceback__)) from error.__cause__
 
 
+def without_signals(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A converted function for calls outside of traces: what its `raise` statements raise comes
+    out as it is."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except RaisedError as signal:
+            raise signal.error from signal.error.__cause__
+
+    return run
+
+
 def _explain(error: NameError, reads: Reads) -> str | None:
     """What to say about a variable that only some path gives a value."""
     found = _VARIABLE.search(str(error))

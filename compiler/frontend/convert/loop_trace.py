@@ -41,7 +41,7 @@ from tapeline.compiler.frontend.convert.state import (
     UNDEF,
     State,
     is_symbolic,
-    tracing_graph,
+    outer_graph,
 )
 from tapeline.compiler.frontend.convert.unify import (
     Joined,
@@ -421,7 +421,7 @@ class Loop:
 
     def poison(self, name: str, reason: str) -> None:
         """Remembers why a variable has no value."""
-        graph = tracing_graph()
+        graph = outer_graph()
         if graph is not None and graph.reads is not None:
             graph.reads.poisoned[name] = f"{self.what} {reason} before the loop"
 

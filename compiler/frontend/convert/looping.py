@@ -8,7 +8,7 @@ in nests of short loops, the rounds after the first become one node if they can.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from typing import Any
 
 from tapeline.compiler.frontend.convert.blocktrace import Surroundings, trace_block
@@ -21,8 +21,10 @@ from tapeline.compiler.frontend.convert.staging import choose_block
 from tapeline.compiler.frontend.convert.state import (
     LOOPS,
     State,
+    is_staging,
     is_symbolic,
     line_of,
+    outer_graph,
     tracing_graph,
 )
 
@@ -51,7 +53,7 @@ def repeat_for(
     state: State,
 ) -> bool:
     """`for` over a tensor or a range; False where Python is to do it."""
-    if tracing_graph() is None:
+    if not is_staging() or (type(iterable) is range and outer_graph() is None):
         return False
     items = short_range(iterable) or sequence_of(iterable)
     if items is None:
@@ -79,7 +81,7 @@ def repeat_for(
 
 def collect(iterable: Iterable[Any], function: Callable[[Any], Any]) -> list[Any]:
     """What a function gives for each item; over a tensor or a long range as one loop."""
-    items = None if tracing_graph() is None else sequence_of(iterable)
+    items = sequence_of(iterable) if is_staging() else None
     if items is None:
         return [function(item) for item in iterable]
     found: list[Any] = []
@@ -118,8 +120,7 @@ class _Unrolling:
 
     def run(self, items: Sequence) -> None:
         """All rounds; from the second one on as one node, if they do not fit the budget."""
-        graph = tracing_graph()
-        assert graph is not None
+        graph: Sized = tracing_graph() or ()
         with LOOPS.entered(None):
             for number in range(items.count):
                 before = len(graph)

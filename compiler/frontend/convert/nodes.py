@@ -20,6 +20,7 @@ from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.control_ops import make_cond_op, make_scan_op, make_while_op
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
+from tapeline.runtime.batching.level import Batched
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import LoopLimitError, TracingError
 from tapeline.runtime.op import Trait, get_op
@@ -244,6 +245,10 @@ def _as_list(results: Any) -> list[Tensor]:
 def mark_weak(tensor: Tensor, weak: type | None) -> Tensor:
     """The tensor as one that promotes like a Python number of the type."""
     held = tensor._value
+    if weak is not None and type(held) is Batched:
+        value = Batched(held.level, held.tensor, held.mapped)
+        value.weak = weak
+        return wrap(value, tensor._node)
     if weak is None or type(held) is not Symbol:
         return tensor
     symbol = Symbol(held.graph, held.id, held.graph.spec(held.id))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tapeline.compiler.frontend.convert.installed import is_installed
-from tapeline.compiler.frontend.convert.state import UNDEF, read_cell, tracing_graph
+from tapeline.compiler.frontend.convert.state import UNDEF, outer_graph, read_cell
 from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.tensor import Tensor
 
@@ -199,7 +199,7 @@ def is_worth_a_guard(value: Any) -> bool:
 
 def note_attribute(holder: Any, name: str) -> Any:
     """`holder.name`, taken down by the trace that is under way."""
-    graph = tracing_graph()
+    graph = outer_graph()
     if graph is None or graph.reads is None:
         return getattr(holder, name)
     kind = type(holder)

@@ -25,6 +25,7 @@ from tapeline.compiler.frontend.convert.state import (
     State,
     is_symbolic,
     line_of,
+    outer_graph,
     tracing_graph,
 )
 from tapeline.compiler.frontend.convert.unify import (
@@ -316,7 +317,7 @@ def _undefined() -> Any:
 
 def _poison(name: str, reason: str) -> None:
     """Remembers why a variable has no value, for the error where it is used."""
-    graph = tracing_graph()
+    graph = outer_graph()
     if graph is not None and graph.reads is not None:
         graph.reads.poisoned[name] = reason
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any, Final, TypeAlias
 
-from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.compiler.frontend.capture import CapturingGraph, graph_around
+from tapeline.runtime.batching.level import Level
 from tapeline.runtime.dims import Dim
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.open_numbers import OpenNumber
@@ -87,13 +88,25 @@ def tracing_graph() -> CapturingGraph | None:
     return handler if isinstance(handler, CapturingGraph) else None
 
 
+def is_staging() -> bool:
+    """Whether tensors may decide what runs later: in a trace, and in a `vmap` at work."""
+    handler = STATE.handler
+    return isinstance(handler, CapturingGraph) or type(handler) is Level
+
+
+def outer_graph() -> CapturingGraph | None:
+    """The graph that is being traced in this thread, perhaps around a `vmap` at work."""
+    return graph_around(STATE.handler)
+
+
 def is_symbolic(x: Any) -> bool:
-    """Whether `x` is a tensor whose value a trace must not look at."""
+    """Whether `x` is a tensor whose value is not to be looked at: of a trace, or one of many
+    examples."""
     kind = type(x)
     if kind is bool or kind is int or kind is Dim or kind is OpenNumber:
         return False
     is_tensor = kind is Tensor or hasattr(kind, "__tapeline_tensor__")
-    return is_tensor and isinstance(STATE.handler, CapturingGraph)
+    return is_tensor and is_staging()
 
 
 def read_cell(cell: CellType) -> Any:
