@@ -73,6 +73,7 @@ def imperative_grad(
             f"gradient: unconnected_gradients must be 'none' or 'zero', "
             f"got {unconnected_gradients!r}"
         )
+    _count_gradient()
     space = TENSOR_SPACE if vspace is None else vspace
     seeds = _seeds(space, targets, output_gradients)
     own = tape.begin_walk()
@@ -95,11 +96,16 @@ WARM_UP: list[Callable[[], object]] = []
 _next_gradient = count(1).__next__
 
 
-def gradient_of(tape: Tape, target: Tensor, sources: Sequence[Any]) -> list[Any]:
-    """`imperative_grad` of one target, with ones for its cotangent: what most programs ask for."""
+def _count_gradient() -> None:
+    """One more gradient was asked for."""
     if _next_gradient() == WARM_AFTER:
         for warm_up in WARM_UP:
             warm_up()
+
+
+def gradient_of(tape: Tape, target: Tensor, sources: Sequence[Any]) -> list[Any]:
+    """`imperative_grad` of one target, with ones for its cotangent: what most programs ask for."""
+    _count_gradient()
     node = target._node
     seeds: tuple[tuple[Node, Any], ...] = ()
     if node is not None:

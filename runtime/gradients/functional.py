@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tapeline.runtime import nest
-from tapeline.runtime.backprop import Unconnected, imperative_grad
+from tapeline.runtime.backprop import GRADIENT_OF, Unconnected, imperative_grad
 from tapeline.runtime.dispatch import STATE, users
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from tapeline.runtime.gradients.parameters import Argument, name_of, position_of, require_float
@@ -21,6 +21,7 @@ from tapeline.runtime.ops.cast import identity
 from tapeline.runtime.recorder import Tape
 from tapeline.runtime.tape import pop_tape, push_new_tape
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+from tapeline.runtime.walk import TENSOR_SPACE
 
 ArgNums: TypeAlias = "Argument | Sequence[Argument]"
 
@@ -48,10 +49,24 @@ class Run(NamedTuple):
 
     def gradients(self, seeds: Sequence[Any] | None, unconnected: Unconnected = "zero") -> Any:
         """The cotangent of each source, for these cotangents of the targets."""
+        if seeds is None and type(self.result) is Tensor:
+            found = GRADIENT_OF[0](self.tape, self.result, self.sources)
+            if unconnected == "zero":
+                for place, part in enumerate(found):
+                    if part is None:
+                        source = self.sources[place]
+                        found[place] = TENSOR_SPACE.zeros(source.shape, source.dtype)
+            return found
         return imperative_grad(None, self.tape, self.targets, self.sources, seeds, unconnected)
 
     def pack(self, found: Sequence[Any]) -> list[Any]:
         """What belongs to the sources in the structures of the arguments."""
+        if len(self.structures) == len(found):
+            for structure in self.structures:
+                if type(structure) is not Tensor:
+                    break
+            else:
+                return list(found)
         rest = iter(found)
         return [
             nest.map_structure(lambda _: next(rest), structure) for structure in self.structures
@@ -74,18 +89,31 @@ def run_watched(
     tape = push_new_tape(persistent=persistent, watch_accessed_variables=False)
     try:
         for position in positions:
-            flat = [fresh_cell(as_tensor(x, None, caller)) for x in nest.flatten(values[position])]
-            for tensor in flat:
+            value = values[position]
+            is_tensor = type(value) is Tensor
+            leaves = (value,) if is_tensor else nest.flatten(value)
+            flat = []
+            for leaf in leaves:
+                tensor = fresh_cell(as_tensor(leaf, None, caller))
                 require_float(caller, tensor)
                 tape.watch_tensor(tensor)
-            values[position] = nest.unflatten(values[position], flat)
+                flat.append(tensor)
+            values[position] = flat[0] if is_tensor else nest.unflatten(value, flat)
             sources += flat
         result, aux = _split_aux(caller, users(f)(*values, **kwargs), has_aux)
-        targets = [as_tensor(leaf, None, f"{caller}: result") for leaf in nest.flatten(result)]
+        result, targets = _as_targets(caller, result)
     finally:
         pop_tape(tape)
     structures = [values[position] for position in positions]
-    return Run(tape, structures, sources, nest.unflatten(result, targets), targets, aux)
+    return Run(tape, structures, sources, result, targets, aux)
+
+
+def _as_targets(caller: str, result: Any) -> tuple[Any, list[Tensor]]:
+    """The result with tensors for its leaves, and these."""
+    if type(result) is Tensor:
+        return result, [result]
+    targets = [as_tensor(leaf, None, f"{caller}: result") for leaf in nest.flatten(result)]
+    return nest.unflatten(result, targets), targets
 
 
 def _split_aux(caller: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
@@ -112,6 +140,8 @@ def resolve(
 
 
 def _require_scalar(caller: str, f: Callable[..., Any], result: Any) -> None:
+    if type(result) is Tensor and result.shape == () and result.dtype.kind == "f":
+        return
     if type(result) is not Tensor:
         raise ArgumentTypeError(
             f"{caller}: {name_of(f)} must return one number, got {type(result).__name__}; "
@@ -122,11 +152,10 @@ def _require_scalar(caller: str, f: Callable[..., Any], result: Any) -> None:
             f"{caller}: {name_of(f)} must return a tensor of shape (), got shape {result.shape}; "
             "sum it, or use tl.vjp or tl.jacobian"
         )
-    if result.dtype.kind != "f":
-        raise DTypeError(
-            f"{caller}: {name_of(f)} must return a real float, got {result.dtype}; "
-            "return a real number such as tl.real(y), or use tl.vjp"
-        )
+    raise DTypeError(
+        f"{caller}: {name_of(f)} must return a real float, got {result.dtype}; "
+        "return a real number such as tl.real(y), or use tl.vjp"
+    )
 
 
 def value_and_grad(
@@ -165,9 +194,14 @@ def value_and_grad(
     (tl.Tensor(5., shape=(), dtype=float64), tl.Tensor(4., shape=(), dtype=float64))
     """
 
+    resolved: dict[int, tuple[list[int], bool]] = {}
+
     @functools.wraps(f)
     def with_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        positions, single = resolve("grad", f, argnums, len(args))
+        count = len(args)
+        if count not in resolved:
+            resolved[count] = resolve("grad", f, argnums, count)
+        positions, single = resolved[count]
         run = run_watched("grad", f, args, kwargs, positions, has_aux=has_aux)
         _require_scalar("grad", f, run.result)
         packed = run.pack(run.gradients(None))

@@ -158,3 +158,32 @@ def test_vjp_with_aux(mode: Wrapper) -> None:
         return result, pull_back(2.0)[0], aux
 
     assert [t.item() for t in mode(f)(tl.asarray(3.0))] == [9.0, 12.0, 4.0]
+
+
+def test_calls_with_other_counts_of_arguments_resolve_argnums_anew() -> None:
+    gradient = tl.grad(lambda *args: args[0] * args[-1] ** 2, -1)
+    x, y, z = (tl.asarray(v) for v in (2.0, 3.0, 5.0))
+    assert gradient(x, y).item() == 12.0
+    assert gradient(x, y, z).item() == 20.0
+    assert gradient(x, y).item() == 12.0
+    with pytest.raises(ArgumentError, match="argument"):
+        tl.grad(lambda x: x, 1)(x)
+
+
+def test_tensors_beside_structures_and_unused_tensors() -> None:
+    x, y, unused = (tl.asarray(v) for v in ([1.0, 2.0], [3.0, 4.0], [[5.0]]))
+    value, found = tl.value_and_grad(lambda x, pair, z: tl.sum(x * pair["y"]), (0, 1, 2))(
+        x, {"y": y, "none": None}, unused
+    )
+    assert value.item() == 11.0
+    assert found[0].numpy().tolist() == [3.0, 4.0]
+    assert found[1]["y"].numpy().tolist() == [1.0, 2.0]
+    assert found[1]["none"] is None
+    assert found[2].numpy().tolist() == [[0.0]]
+
+
+def test_a_gradient_leaves_the_tensors_it_was_asked_for_unwatched() -> None:
+    x = tl.asarray([1.0, 2.0])
+    gradient = tl.grad(lambda x: tl.sum(x * x))(x)
+    assert x._node is None
+    assert gradient._node is None
