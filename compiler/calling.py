@@ -9,6 +9,7 @@ import copy
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -397,13 +398,13 @@ class TraceCalls:
         return self.forms.structured()
 
     def named(self, names: Sequence[str | None]) -> Self:
-        """The same trace with other names for its inputs; None leaves one as it is."""
-        if all(
-            name is None or name == own for name, own in zip(names, self.input_names, strict=True)
-        ):
+        """The same trace with other names for its inputs; None leaves one as it is, and so do
+        names that are not there: numbers among the inputs come last, and have none."""
+        pairs = list(zip_longest(names, self.input_names))
+        if all(name is None or name == own for name, own in pairs):
             return self
         made = copy.copy(self)
-        made._names = tuple(name or own for name, own in zip(names, self.input_names, strict=True))
+        made._names = tuple(name or own for name, own in pairs)
         made._forms = None
         return made
 

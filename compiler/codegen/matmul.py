@@ -100,9 +100,9 @@ def emit_matmul(
     elif strategy == "inline":
         emit_inline(frame, target)
     elif strategy == "gemv":
-        emit_gemv(frame)
+        emit_gemv(frame, target)
     elif strategy == "blas":
-        emit_gemm(frame)
+        emit_gemm(frame, target)
     else:
         emit_own(frame, target, finish)
     return frame.kernel(strategy)
@@ -119,10 +119,12 @@ def choose_strategy(product: Product, target: Target) -> Strategy:
     fills_lanes = n > 1 or k * m <= 64
     if max(m, n, k) <= _INLINE_LIMIT and rows_are_dense and fills_lanes:
         return "inline"
-    if target.standalone or find_blas() is None:
+    if not (target.calls_blas if target.standalone else find_blas() is not None):
         return "own"
     if m == 1 or n == 1:
         return "gemv"
+    if target.standalone:
+        return "blas"
     lanes = target.lanes(product.size)
     use = n / (lanes * -(-n // lanes))
     is_narrow = (use <= _LANE_USE and k < _LONG_K) or max(m, n, k) < _SMALL

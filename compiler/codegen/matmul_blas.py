@@ -1,4 +1,5 @@
-"""Matrix products by calls of the BLAS that NumPy has loaded; the text does not depend on sizes."""
+"""Matrix products by calls of the BLAS that NumPy has loaded, or of the CBLAS that standalone code
+is linked with; the text does not depend on sizes."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from tapeline.compiler.codegen.blas import NO_TRANS, ROW_MAJOR, TRANS, find_blas
 from tapeline.compiler.codegen.function_text import Value
 from tapeline.compiler.codegen.matmul_frame import Frame
 from tapeline.compiler.codegen.matrix import Layout
+from tapeline.compiler.codegen.target import Target
 
 _LETTERS = {"float32": "s", "float64": "d"}
 _INT32_MAX = 2**31 - 1
@@ -33,13 +35,16 @@ def leading(layout: Layout, rows: int, columns: int, size: int) -> tuple[int, in
 class _BlasCall:
     """Arguments of a CBLAS call, with dimensions in the library's integer width."""
 
-    def __init__(self, frame: Frame, routine: str) -> None:
-        blas = find_blas()
-        assert blas is not None, "supports_matmul was not asked"
+    def __init__(self, frame: Frame, routine: str, target: Target) -> None:
+        bits, prefix = 32, "cblas"
+        if not target.standalone:
+            blas = find_blas()
+            assert blas is not None, "supports_matmul was not asked"
+            bits, prefix = blas.int_bits, "tapeline"
         self.frame = frame
-        self.routine = f"tapeline_{_LETTERS[frame.dtype.name]}{routine}"
-        self.integer = f"i{blas.int_bits}"
-        self.limit = _INT32_MAX if blas.int_bits == 32 else 2**63 - 1
+        self.routine = f"{prefix}_{_LETTERS[frame.dtype.name]}{routine}"
+        self.integer = f"i{bits}"
+        self.limit = _INT32_MAX if bits == 32 else 2**63 - 1
 
     def dimension(self, name: str, value: int) -> tuple[str, str]:
         """A dimension or stride in elements, from a slot."""
@@ -64,7 +69,7 @@ class _BlasCall:
         self.frame.fn.call("void", self.routine, ("i32", ROW_MAJOR), *args)
 
 
-def emit_gemm(frame: Frame) -> None:
+def emit_gemm(frame: Frame, target: Target) -> None:
     """Any matrices whose layouts BLAS can be told of."""
     product = frame.product
     size = product.size
@@ -75,7 +80,7 @@ def emit_gemm(frame: Frame) -> None:
     b_told = leading(product.b, product.k, product.n, size)
     if a_told is None or b_told is None:
         raise ValueError("emit_matmul: an operand needs a copy")
-    blas = _BlasCall(frame, "gemm")
+    blas = _BlasCall(frame, "gemm", target)
     trans_a, trans_b = blas.enum("ta", a_told[0]), blas.enum("tb", b_told[0])
     m, n = blas.dimension("m", product.m), blas.dimension("n", product.n)
     k = blas.dimension("k", product.k)
@@ -92,7 +97,7 @@ def emit_gemm(frame: Frame) -> None:
     frame.fn.loop("%lo", "%hi", 1, one)
 
 
-def emit_gemv(frame: Frame) -> None:
+def emit_gemv(frame: Frame, target: Target) -> None:
     """A matrix with a vector, by BLAS: c^T = b^T a^T where a is the row, else c = a b."""
     product = frame.product
     size = product.size
@@ -107,7 +112,7 @@ def emit_gemv(frame: Frame) -> None:
     told = leading(matrix, rows, columns, size)
     if told is None or (columns > 1 and (x_step <= 0 or x_step % size)):
         raise ValueError("emit_matmul: an operand needs a copy")
-    blas = _BlasCall(frame, "gemv")
+    blas = _BlasCall(frame, "gemv", target)
     trans, lead = told
     shape = (rows, columns) if trans == NO_TRANS else (columns, rows)
     trans_arg = blas.enum("trans", trans)

@@ -29,6 +29,10 @@ class Target:
     """Whether the code is to run outside of this process: it uses no BLAS, no threads, no memory of
     its own, and no NumPy."""
 
+    calls_blas: bool = False
+    """Standalone code only: whether it calls CBLAS, with ints of 32 bits, which the program that it
+    becomes a part of brings."""
+
     open_sizes: bool = False
     """Whether the sizes may be others in the next program of its kind: numbers that may follow from
     them are read from memory, so that one text serves many sizes."""

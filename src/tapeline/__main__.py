@@ -92,6 +92,9 @@ def _add_export(command: Callable[..., Any]) -> None:
         "--target", action="append", metavar="NAME",
         help="with --aot: host (the default), x86-64-v3, aarch64-linux, ...; may be repeated",
     )  # fmt: skip
+    one.add_argument(
+        "--blas", action="store_true", help="with --aot: products call CBLAS, to be linked with"
+    )
 
 
 # ---- printing

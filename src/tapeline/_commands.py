@@ -121,7 +121,9 @@ def export_file(options: argparse.Namespace) -> Report:
         from tapeline.compiler.export.aot.build import export_aot  # loads the compiler
 
         say(f"compiling for {', '.join(options.target or ['host'])}")
-        made = export_aot(concrete, options.to_aot, options.target or ["host"], True, None)
+        made = export_aot(
+            concrete, options.to_aot, options.target or ["host"], True, None, options.blas
+        )
         written |= {file: f"{os.path.getsize(file)} bytes" for file in made.files}
         notes.append(made.note)
     if not written:

@@ -130,6 +130,7 @@ def aot(
     targets: Sequence[str] = ("host",),
     gradient: bool = True,
     name: str | None = None,
+    blas: bool = False,
 ) -> "AotLibrary":
     """Compiles a function into object files that C programs call, without Python.
 
@@ -137,7 +138,8 @@ def aot(
     C, a CMake file, and a shared library where a C compiler is found. The C function takes a
     pointer per argument, Variable and result, and one to memory to work in; it allocates nothing.
     Variables are arguments, whose present values the object holds; captured tensors are inside.
-    Matrix products are emitted: no BLAS is needed.
+    Matrix products are emitted, so no BLAS is needed; with `blas` they call one. Sizes are fixed:
+    export once, under another name, for each that you need.
 
     Parameters
     ----------
@@ -157,6 +159,9 @@ def aot(
         gives the gradients of all float arguments and Variables.
     name : str, optional
         What the C function is called; by default as the function.
+    blas : bool
+        Let matrix products that are not small call CBLAS (`cblas_dgemm` and its kin, with ints of
+        32 bits). The program is then to be linked with one, such as OpenBLAS.
 
     Returns
     -------
@@ -166,7 +171,8 @@ def aot(
     Raises
     ------
     ExportError
-        If the function does something that runs as a NumPy call: each is named with its line.
+        If the function does something that runs as a NumPy call: each is named with its line. Also
+        if the signature leaves sizes open.
     ArgumentError
         If there is no such target, or nothing says which trace is meant.
 
@@ -183,7 +189,7 @@ def aot(
     from tapeline.compiler.export.signature import one_trace
 
     concrete = one_trace("aot", function, signature)
-    return export_aot(concrete, directory, targets, gradient, name)
+    return export_aot(concrete, directory, targets, gradient, name, blas)
 
 
 def load(path: str | os.PathLike[str]) -> "LoadedFunction":

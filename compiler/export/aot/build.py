@@ -30,6 +30,9 @@ _C_LIBRARY = frozenset({"memcpy", "memset", "memmove", "bcmp", "memcmp"})
 _MATH_LIBRARY = frozenset({"fma", "fmaf", "floor", "floorf", "ceil", "ceilf", "trunc", "truncf",
                            "rint", "rintf", "roundeven", "roundevenf"})  # fmt: skip
 """What the code of old processors takes from the C library, and nothing else."""
+_CBLAS = frozenset({"cblas_sgemm", "cblas_dgemm", "cblas_sgemv", "cblas_dgemv"})
+_BLAS_LIBRARIES = ("-lopenblas", "-lcblas", "-lblas")
+"""Libraries that may hold CBLAS, as linkers are told of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ class AotLibrary:
     workspaces : dict of str to int
         Per C function how many bytes of memory it is given.
     symbols : dict of str to tuple of str
-        Per target what the object takes from the C and math libraries (ELF targets only).
+        Per target what the object takes from the C and math libraries, and from CBLAS where that
+        is asked for (ELF targets only).
     library : str or None
         The shared library, if one was made.
     note : str
@@ -68,7 +72,7 @@ class AotLibrary:
 
 def export_aot(
     concrete: ConcreteFunction, directory: str | os.PathLike[str], targets: Sequence[str],
-    gradient: bool, name: str | None,
+    gradient: bool, name: str | None, blas: bool,
 ) -> AotLibrary:  # fmt: skip
     """See `tapeline.export.aot`."""
     machines = [find_machine(target) for target in targets]
@@ -77,15 +81,15 @@ def export_aot(
     if name is not None and c_name(name) != name:
         raise ArgumentError(f"aot: {name!r} is no name of a C function")
     described = Description(concrete, name or c_name(concrete.name), gradient)
-    made = _Objects(described)
+    made = _Objects(described, blas)
     images = {machine: made.emit(machine) for machine in machines}
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     title, entries = described.name, described.entries
     texts = {
-        f"{title}.h": header_text(title, entries, made.workspaces, made.initial),
-        "example.c": example_text(title, entries, made.initial),
-        f"{title}.cmake": cmake_text(title),
+        f"{title}.h": header_text(title, entries, made.workspaces, made.initial, blas),
+        "example.c": example_text(title, entries, made.initial, blas),
+        f"{title}.cmake": cmake_text(title, blas),
     }
     for file, text in texts.items():
         (folder / file).write_text(text, encoding="utf-8")
@@ -94,7 +98,7 @@ def export_aot(
         path = folder / object_name(title, machine)
         path.write_bytes(image)
         files.append(str(path))
-    library, note = _link(folder, title, machines[0])
+    library, note = _link(folder, title, machines[0], blas)
     return AotLibrary(
         title, tuple(files + ([library] if library else [])), tuple(map(prototype, entries)),
         {entry.name: entry.parameters for entry in entries}, made.workspaces, made.symbols,
@@ -110,8 +114,9 @@ def object_name(title: str, machine: Machine) -> str:
 class _Objects:
     """The object code of all entries, target by target."""
 
-    def __init__(self, described: Description) -> None:
+    def __init__(self, described: Description, blas: bool) -> None:
         self.described = described
+        self.blas = blas
         self.workspaces = {entry.name: 0 for entry in described.entries}
         self.symbols: dict[str, tuple[str, ...]] = {}
         named = {p.name: p for entry in described.entries for p in entry.parameters}
@@ -139,12 +144,13 @@ class _Objects:
     def _cpu(self, machine: Machine) -> Target:
         """The processor, with the float rules that the function was made with."""
         manner = self.described.concrete.differentiable.manner
-        return dataclasses.replace(machine.cpu, fastmath=manner.fastmath)
+        return dataclasses.replace(machine.cpu, fastmath=manner.fastmath, calls_blas=self.blas)
 
     def _check(self, machine: Machine, image: bytes, exported: set[str]) -> None:
         """Nothing but what is promised may go in or out."""
         symbols = read_symbols(image)
         foreign = set(symbols.undefined) - _C_LIBRARY - _MATH_LIBRARY
+        foreign -= _CBLAS if self.blas else set()
         if foreign or set(symbols.defined) != exported:
             raise ExportError(
                 f"aot: the object for {machine.name} needs {sorted(foreign)} and gives "
@@ -153,7 +159,7 @@ class _Objects:
         self.symbols[machine.name] = symbols.undefined
 
 
-def _link(folder: Path, title: str, machine: Machine) -> tuple[str | None, str]:
+def _link(folder: Path, title: str, machine: Machine, blas: bool) -> tuple[str | None, str]:
     """A shared library of the first object, by the system's compiler."""
     if not machine.is_host:
         return None, f"no shared library: {machine.name} is not this system"
@@ -166,10 +172,21 @@ def _link(folder: Path, title: str, machine: Machine) -> tuple[str | None, str]:
     suffix = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
     target = folder / f"lib{title}.{suffix}"
     command = [compiler, "-shared", "-o", str(target), str(folder / object_name(title, machine))]
-    done = subprocess.run(
-        command if sys.platform == "win32" else [*command, "-lm"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        return None, f"no shared library: {compiler} failed: {done.stderr.strip()[:400]}"
-    return str(target), f"linked by {compiler}"
+    libraries = [] if sys.platform == "win32" else ["-lm"]
+    if blas and sys.platform == "linux":
+        libraries.append("-Wl,--no-undefined")
+    for one in _BLAS_LIBRARIES if blas else ("",):
+        done = subprocess.run(
+            [*command, *filter(None, [one]), *libraries],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not done.returncode:
+            return str(target), f"linked by {compiler}{f' with {one}' if one else ''}"
+    if blas:
+        return None, (
+            f"no shared library: {compiler} found no CBLAS ({', '.join(_BLAS_LIBRARIES)}); link "
+            f"{object_name(title, machine)} with yours, or export with blas=False"
+        )
+    return None, f"no shared library: {compiler} failed: {done.stderr.strip()[:400]}"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.autodiff.joint import is_differentiable_kind
+from tapeline.compiler.calling import show_spec
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.export.aot.entry import Entry, Parameter, Role
 from tapeline.compiler.ir.graph import Array
@@ -39,6 +40,33 @@ def c_name(text: str, taken: set[str] | None = None) -> str:
     return found
 
 
+def _with_fixed_sizes(concrete: OpenFunction) -> ConcreteFunction:
+    """A trace that takes numbers as inputs, as an ordinary one.
+
+    Raises
+    ------
+    ExportError
+        If sizes are open as well.
+    """
+    open_inputs = [
+        f"{name}: {show_spec(spec)}"
+        for name, spec in zip(_argument_names(concrete), concrete.inputs, strict=True)
+        if spec.shape is None or None in spec.shape
+    ]
+    if open_inputs:
+        raise ExportError(
+            f"aot: {concrete.name} leaves sizes open ({', '.join(open_inputs)}), and C functions "
+            "are compiled for fixed ones; pass a signature with numbers, and export once, under a "
+            "name of its own, for each size that you need"
+        )
+    return concrete.at(concrete.sizes.values)
+
+
+def _argument_names(concrete: ConcreteFunction) -> list[str]:
+    graph = concrete.graph
+    return [str(graph.attrs[node][0]) for node in graph.placeholders[: len(concrete.inputs)]]
+
+
 class Description:
     """The entries of a traced function.
 
@@ -52,7 +80,7 @@ class Description:
 
     def __init__(self, concrete: ConcreteFunction, name: str, gradient: bool) -> None:
         if isinstance(concrete, OpenFunction):
-            concrete = concrete.at(concrete.sizes.values)
+            concrete = _with_fixed_sizes(concrete)
         if concrete.depends_on_trace:
             raise ExportError(f"aot: {concrete.name} uses a tensor of an unfinished trace")
         self.concrete = concrete

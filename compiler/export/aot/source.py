@@ -42,7 +42,7 @@ def _described(parameter: Parameter) -> str:
 
 def header_text(
     name: str, entries: Sequence[Entry], workspaces: Mapping[str, int],
-    initial: Mapping[str, Parameter],
+    initial: Mapping[str, Parameter], blas: bool = False,
 ) -> str:  # fmt: skip
     """The header: what there is to call, with shapes, dtypes and sizes."""
     guard = f"TAPELINE_{name.upper()}_H"
@@ -52,7 +52,10 @@ def header_text(
         " * output may overlap anything else. `workspace` points to as many bytes as the macro",
         " * says, at an address that is a multiple of 64; calls at the same time need one each.",
         " * Returned is 0, or what went wrong: the low byte is 1 or 3 where an index was out of",
-        " * range, and 4 where a loop made more turns than there is room for. */",
+        " * range, and 4 where a loop made more turns than there is room for.",
+        *([" * Matrix products call CBLAS with ints of 32 bits: link with one, such as OpenBLAS."]
+          if blas else []),
+        " */",
         f"#ifndef {guard}", f"#define {guard}", "", "#include <stdint.h>", "",
         "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
     ]  # fmt: skip
@@ -68,11 +71,14 @@ def header_text(
     return "\n".join(lines) + "\n"
 
 
-def example_text(name: str, entries: Sequence[Entry], initial: Mapping[str, Parameter]) -> str:
+def example_text(
+    name: str, entries: Sequence[Entry], initial: Mapping[str, Parameter], blas: bool = False
+) -> str:
     """A program that calls each entry once on made-up numbers, and prints what comes out."""
+    libraries = "-lopenblas -lm" if blas else "-lm"
     lines = [
         f"/* Calls {name} once. Build it with", " *",
-        f" *     cc example.c {name}.o -lm -o example", " */", "#include <inttypes.h>",
+        f" *     cc example.c {name}.o {libraries} -o example", " */", "#include <inttypes.h>",
         "#include <stdio.h>", "#include <string.h>", "", f'#include "{name}.h"', "",
     ]  # fmt: skip
     values = {p.name: symbol for symbol, p in initial.items()}
@@ -118,8 +124,13 @@ def _printing(parameter: Parameter) -> list[str]:
     ]
 
 
-def cmake_text(name: str) -> str:
+def cmake_text(name: str, blas: bool = False) -> str:
     """What a CMake project adds."""
+    needed = f"""
+if(NOT TARGET BLAS::BLAS)
+  find_package(BLAS REQUIRED)
+endif()
+target_link_libraries({name} INTERFACE BLAS::BLAS)"""
     return f"""# {name}, compiled by Tapeline. In your CMakeLists.txt:
 #
 #     include(path/to/{name}.cmake)
@@ -133,5 +144,5 @@ target_include_directories({name} INTERFACE "${{CMAKE_CURRENT_LIST_DIR}}")
 target_link_libraries({name} INTERFACE "${{{name.upper()}_OBJECT}}")
 if(UNIX)
   target_link_libraries({name} INTERFACE m)
-endif()
+endif(){needed if blas else ""}
 """

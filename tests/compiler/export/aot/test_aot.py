@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import runpy
 import shutil
 import struct
@@ -16,7 +17,7 @@ import pytest
 from tests.random_functions import RandomFunction
 
 import tapeline as tl
-from tapeline.compiler.codegen.elf import read_symbols
+from tapeline.compiler.codegen.elf import read_functions, read_symbols
 from tapeline.compiler.export.aot.build import AotLibrary
 from tapeline.compiler.export.aot.targets import TARGETS, host_triple
 from tapeline.runtime.errors import ArgumentError, ExportError
@@ -317,7 +318,154 @@ def test_symbols_are_those_that_nm_reads(network: Any, tmp_path: Path) -> None:
     assert made.symbols["x86-64"] == undefined
 
 
+def code_of(image: bytes) -> bytes:
+    """The section `.text` of an ELF object."""
+    (start,) = struct.unpack_from("<Q", image, 0x28)
+    size, count, naming = struct.unpack_from("<HHH", image, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQ", image, start + size * k) for k in range(count)]
+    names = sections[naming][4]
+    (found,) = (
+        image[place : place + nbytes]
+        for name, _, _, _, place, nbytes in sections
+        if image[names + name :].startswith(b".text\0")
+    )
+    return found
+
+
+@pytest.mark.parametrize("target", [t for t in TARGETS if "linux" in t or t.startswith("x86-64")])
+def test_a_disassembler_reads_objects_for_other_machines(
+    network: Any, target: str, tmp_path: Path
+) -> None:
+    """Every byte of the code is an instruction of that machine, and no branch leaves the code."""
+    capstone = pytest.importorskip(
+        "capstone", reason="capstone is not installed; it is in the extra 'test'"
+    )
+    made = tl.export.aot(network[0], tmp_path, SIGNATURE, targets=[target])
+    if "macos" in target or "windows" in target:
+        pytest.skip("sections are found in ELF objects only")
+    (path,) = (Path(file) for file in made.files if file.endswith(".o"))
+    image = path.read_bytes()
+    machine = {
+        "aarch64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
+        "riscv64": (
+            capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC,
+        ),
+    }.get(target.split("-")[0], (capstone.CS_ARCH_X86, capstone.CS_MODE_64))  # fmt: skip
+    reader = capstone.Cs(*machine)
+    reader.detail = True
+    code = code_of(image)
+    found = list(reader.disasm(code, 0))
+    assert sum(one.size for one in found) == len(code)
+    starts = {one.address for one in found}
+    names = {function.name: function.place for function in read_functions(image)}
+    assert {"loss", "loss_gradient"} <= set(names)
+    assert set(names.values()) <= starts
+    returns = [one for one in found if capstone.CS_GRP_RET in one.groups or one.op_str == "ra"]
+    assert len(returns) >= len(names)
+    jumps = [one for one in found if capstone.CS_GRP_BRANCH_RELATIVE in one.groups]
+    for one in jumps:
+        if capstone.CS_GRP_CALL not in one.groups:  # these go by relocations
+            place = one.operands[-1].imm + (one.address if target.startswith("riscv") else 0)
+            assert place in starts, f"{one.mnemonic} {one.op_str}"
+
+
+# Products by BLAS, and a project of CMake
+
+
+CBLAS = """
+#include <stdio.h>
+#define MAKE(letter, type) \\
+    void cblas_##letter##gemm(int order, int ta, int tb, int m, int n, int k, type alpha, \\
+            const type *a, int lda, const type *b, int ldb, type beta, type *c, int ldc) { \\
+        for (int i = 0; i < m; i++) for (int j = 0; j < n; j++) { \\
+            type s = 0; \\
+            for (int p = 0; p < k; p++) \\
+                s += (ta == 111 ? a[i * lda + p] : a[p * lda + i]) \\
+                   * (tb == 111 ? b[p * ldb + j] : b[j * ldb + p]); \\
+            c[i * ldc + j] = order == 101 && beta == 0 ? alpha * s : 0; } } \\
+    void cblas_##letter##gemv(int order, int ta, int m, int n, type alpha, const type *a, \\
+            int lda, const type *x, int incx, type beta, type *y, int incy) { \\
+        int rows = ta == 111 ? m : n, columns = ta == 111 ? n : m; \\
+        for (int i = 0; i < rows; i++) { \\
+            type s = 0; \\
+            for (int p = 0; p < columns; p++) \\
+                s += (ta == 111 ? a[i * lda + p] : a[p * lda + i]) * x[p * incx]; \\
+            y[i * incy] = order == 101 && beta == 0 ? alpha * s : 0; } }
+MAKE(s, float)
+MAKE(d, double)
+"""
+"""A CBLAS for tests, where none may be installed."""
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_call_blas_where_that_is_asked_for(
+    dtype: str, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    arrays = [rng.normal(size=shape).astype(dtype) for shape in ((40, 50), (50, 60))]
+    signature = tuple(map(tl.asarray, arrays))
+    made = tl.export.aot(
+        tl.function(products), tmp_path, signature, gradient=False, name="f", blas=True
+    )
+    letter = dtype[-2:].replace("32", "s").replace("64", "d")
+    wanted = {f"cblas_{letter}gemm", f"cblas_{letter}gemv"}
+    assert wanted <= set(made.symbols["host"]) <= wanted | {"memcpy", "memset"}
+    assert "CBLAS" in (tmp_path / "f.h").read_text()
+    assert made.library is not None or "found no CBLAS" in made.note
+    (tmp_path / "cblas.c").write_text(CBLAS)
+    target = tmp_path / "with_blas.so"
+    subprocess.run(
+        ["cc", "-O1", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-o", str(target), "cblas.c", "f.o"],
+        cwd=tmp_path, check=True,
+    )  # fmt: skip
+    status, got = call(dataclasses.replace(made, library=str(target)), "f", arrays)
+    assert status == 0
+    assert_all_close(got, products(*signature), 1e-5 if dtype == "float32" else 1e-13)
+
+
+CMAKE_PROJECT = """
+cmake_minimum_required(VERSION 3.10)
+project(uses C)
+include(compiled/loss.cmake)
+add_executable(uses compiled/example.c)
+target_link_libraries(uses PRIVATE loss)
+"""
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="CMake is not installed")
+def test_a_cmake_project_builds_with_the_written_file(network: Any, tmp_path: Path) -> None:
+    tl.export.aot(network[0], tmp_path / "compiled", SIGNATURE)
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE_PROJECT)
+    build = tmp_path / "build"
+    for command in (["-S", str(tmp_path), "-B", str(build)], ["--build", str(build)]):
+        subprocess.run(["cmake", *command], check=True, capture_output=True)
+    printed = subprocess.run([str(build / "uses")], check=True, capture_output=True, text=True)
+    value = network[0](pattern((5, 3)), pattern((5, 4))).item()
+    np.testing.assert_allclose(float(printed.stdout.split()[1]), value, rtol=1e-15)
+
+
 # What is refused
+
+
+def test_open_sizes_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    function = tl.function(lambda x: tl.sum(tl.tanh(x)), name="f")
+    with pytest.raises(ExportError, match=r"sizes open \(x: float64\[None, 3\]\).*for each size"):
+        tl.export.aot(function, tmp_path / "out", (tl.TensorSpec([None, 3], "float64"),))
+    assert not (tmp_path / "out").exists()
+
+
+@needs_compiler
+def test_a_number_that_varies_is_an_input(tmp_path: Path) -> None:
+    function = tl.function(lambda x, rate: x * rate, name="f")
+    x = tl.asarray([1.0, 2.0])
+    for rate in (0.5, 1.5, 2.5, 3.5):
+        function(x, rate)
+    made = tl.export.aot(function, tmp_path, (x, 4.5), gradient=False)
+    assert [p.name for p in made.parameters["f"]] == ["x", "rate", "result"]
+    status, (got,) = call(made, "f", [x.numpy(), np.array(4.5)])
+    assert status == 0
+    np.testing.assert_array_equal(got, [4.5, 9.0])
 
 
 def test_what_has_no_native_form_is_named_with_its_line(tmp_path: Path) -> None:
