@@ -15,7 +15,9 @@ from tapeline.compiler.passes.dce import DeadCode
 from tapeline.compiler.passes.expand import Expand, TraceInto
 from tapeline.compiler.passes.fold import Fold
 from tapeline.compiler.passes.inline_calls import InlineCalls
+from tapeline.compiler.passes.short_axis import ShortAxis
 from tapeline.compiler.passes.spread import Spread
+from tapeline.compiler.passes.transposes import Transposes
 from tapeline.runtime.errors import GraphError
 
 
@@ -36,6 +38,7 @@ def default_passes(
     def optimize(graph: Graph) -> Graph:
         return run_pipeline(graph, passes)
 
+    short: tuple[Pass, ...] = (Transposes(), ShortAxis(optimize)) if differentiated else ()
     passes: tuple[Pass, ...] = (
         InlineCalls(),  # first, so that all others see through calls
         *expand,  # after inlining: bodies expand too
@@ -44,6 +47,7 @@ def default_passes(
         Canonicalize(differentiated),  # one form of each thing for the passes below
         Algebra(),  # simpler arithmetic, and less of it
         CommonSubexpressions(),  # the passes above make equal nodes out of different ones
+        *short,  # gradients reduce along the axes of what they belong to
         Control(optimize),  # then all that bodies take is as simple as it gets
         Spread(optimize),  # loops that are left may be no loops at all
         DeadCode(),  # last: they leave behind what they replaced
