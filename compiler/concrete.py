@@ -25,12 +25,21 @@ from tapeline.compiler.frontend.guards import Guards, build_guards
 from tapeline.compiler.frontend.number_inputs import OpenNumbers
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.text import sizes_of
+from tapeline.compiler.staged.other_sizes import OtherSizes
+from tapeline.compiler.staged.staged import StagedGraph, callable_graph
 from tapeline.runtime import nest
 from tapeline.runtime.deferred import Deferred
-from tapeline.runtime.dims import Dim
+from tapeline.runtime.dims import Dim, is_open_shape, is_told
 from tapeline.runtime.dispatch import STATE
-from tapeline.runtime.errors import ArgumentError, MutatedArgumentError, VariableCreationError
+from tapeline.runtime.errors import (
+    ArgumentError,
+    MutatedArgumentError,
+    ValueSizeError,
+    VariableCreationError,
+)
 from tapeline.runtime.open_numbers import OpenNumber
+from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import TensorSpec, canonical_dtype, spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 
@@ -46,6 +55,8 @@ class _Output:
     outputs."""
 
     index: int
+    is_size: bool = False
+    """Whether it comes back as a Python int: a size that values tell."""
 
 
 class ConcreteFunction(TraceCalls):
@@ -97,18 +108,74 @@ class ConcreteFunction(TraceCalls):
         graph.outputs += [r.current for r in resources if r.is_assigned]
         graph.outputs += [node for _, node in cells]
         self._variables = tuple(r.variable for r in resources)
-        self.differentiable = DifferentiableGraph(graph, manner)
+        self.staged: StagedGraph | None = None
+        """What it runs where sizes in it depend on values."""
+        self.install(callable_graph(graph, graph.sizes, manner))
         self.is_plain = (
-            not (self._hidden or self._assigned or self._cells) and self.result_shape == "single"
+            not (self._hidden or self._assigned or self._cells)
+            and self.result_shape == "single"
+            and self.staged is None
         )
         """Whether `differentiable` does all that a call with tensors does."""
 
     # ---- what it is made of
 
+    def install(self, runs: DifferentiableGraph | StagedGraph) -> None:
+        """Makes this what it runs."""
+        self.staged = runs if isinstance(runs, StagedGraph) else None
+        self._differentiable = runs if isinstance(runs, DifferentiableGraph) else None
+
+    @property
+    def differentiable(self) -> DifferentiableGraph:
+        """What it runs, as a whole.
+
+        Raises
+        ------
+        ValueSizeError
+            If it runs in stages, since sizes in it depend on values.
+        """
+        found = self._differentiable
+        if found is None:
+            raise ValueSizeError(
+                f"{self.name}: sizes in it depend on values, so there is no code for the whole of "
+                "it; look at its stages instead, `concrete.stages`"
+            )
+        return found
+
+    @property
+    def stages(self) -> tuple[ConcreteFunction, ...]:
+        """The parts that run one after the other, each with the sizes of the call that was traced;
+        itself alone where no size depends on values.
+
+        Examples
+        --------
+        >>> import tapeline as tl
+        >>> f = tl.function(lambda x: tl.sum(x[x > 0.5] * 2))
+        >>> y = f(tl.asarray([0.1, 0.7, 0.9]))
+        >>> for stage in f.concrete_functions[0].stages:
+        ...     print(stage)
+        concrete function <lambda>_stage0
+          takes v0: float64[3]
+          gives (bool[3],)
+        concrete function <lambda>_stage1
+          takes v3: int64[1, 2]
+          takes v0: float64[3]
+          gives (float64[],)
+        """
+        if self.staged is None:
+            return (self,)
+        return tuple([_stage_function(graph) for graph in self.staged.traced_stages()])
+
+    @property
+    def graph_sizes(self) -> Sizes | None:
+        """The sizes that its graph leaves open; None where it leaves none."""
+        return sizes_of(self.graph)
+
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """The specs of the tensors among the results, in order."""
-        return tuple(self.graph.spec(node) for node in self.graph.outputs[: self._n_results])
+        """The specs of the tensors among the results, in order; None for sizes that values tell."""
+        specs = [self.graph.spec(node) for node in self.graph.outputs[: self._n_results]]
+        return tuple([with_none(spec) for spec in specs])
 
     @property
     def output_shapes(self) -> Any:
@@ -232,7 +299,8 @@ class ConcreteFunction(TraceCalls):
         if self._results is None:
             return "none"
         in_order = [
-            type(leaf) is _Output and leaf.index == k for k, leaf in enumerate(self._leaves)
+            type(leaf) is _Output and leaf.index == k and not leaf.is_size
+            for k, leaf in enumerate(self._leaves)
         ]
         if not all(in_order):
             return "other"
@@ -298,7 +366,12 @@ class ConcreteFunction(TraceCalls):
     @property
     def seconds(self) -> tuple[float, float]:
         """Spent in passes and in code generation since it was traced."""
-        return self.differentiable.seconds
+        return (self.staged or self.differentiable).seconds
+
+    def set_max_bytes(self, max_bytes: int | None) -> None:
+        """How much a call under a tape may keep for its gradient; set before the first one."""
+        runs: DifferentiableGraph | StagedGraph = self.staged or self.differentiable
+        runs.max_bytes = max_bytes
 
     @property
     def optimized_graph(self) -> Graph:
@@ -440,8 +513,15 @@ class ConcreteFunction(TraceCalls):
 
     # ---- calls
 
-    def call(self, tensors: Sequence[Any]) -> Any:
-        """The results for tensors or arrays that fit the trace; nothing is checked."""
+    def call(self, tensors: Sequence[Any], other: OtherSizes | None = None) -> Any:
+        """The results for tensors or arrays that fit the trace; nothing is checked. Where a call of
+        another trace stopped, this one goes on.
+
+        Raises
+        ------
+        OtherSizes
+            If sizes that values tell do not fit the trace.
+        """
         self.served[0] += 1
         inputs = [_as_input(value) for value in tensors]
         inputs += [
@@ -454,6 +534,9 @@ class ConcreteFunction(TraceCalls):
         donation = self.donation
         if donation is None or not donation.is_possible():
             donation = None
+        if self.staged is not None:
+            outputs = self.staged(inputs, other)
+        elif donation is None:
             outputs = self.differentiable(inputs)
         else:
             outputs = donation.results(self.differentiable.compiled, inputs)
@@ -484,14 +567,35 @@ class ConcreteFunction(TraceCalls):
         """The results in their structure, from the graph's outputs."""
         leaves = self._leaves
         if len(leaves) == 1 and type(leaves[0]) is _Output and nest.is_leaf(self._results):
-            return outputs[leaves[0].index]
+            output = outputs[leaves[0].index]
+            return output.item() if leaves[0].is_size else output
         values: list[Any] = []
         for leaf in leaves:
             if type(leaf) is _Output:
-                values.append(outputs[leaf.index])
+                output = outputs[leaf.index]
+                values.append(output.item() if leaf.is_size else output)
             else:
                 values.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
         return nest.unflatten(self._results, values)
+
+
+def _stage_function(graph: Graph) -> ConcreteFunction:
+    """A graph that reads and changes nothing outside as a function of its inputs."""
+    whole = CapturingGraph(graph.name)
+    for name in Graph.__slots__:
+        setattr(whole, name, getattr(graph, name))
+    whole.outputs = list(graph.outputs)
+    inputs = [graph.spec(node) for node in graph.placeholders]
+    leaves = [_Output(k) for k in range(len(graph.outputs))]
+    return ConcreteFunction(whole, inputs, tuple(leaves), list(leaves), [])
+
+
+def with_none(spec: TensorSpec) -> TensorSpec:
+    """The spec with None for open sizes."""
+    if not is_open_shape(spec.static_shape):
+        return spec
+    shape = [None if is_open_shape((size,)) else size for size in spec.static_shape]
+    return TensorSpec(shape, spec.dtype, spec.name)
 
 
 def _as_input(value: Any) -> Tensor:
@@ -517,10 +621,12 @@ def trace(
     plan: Plan = _CLOSED,
     manner: Manner = PLAIN,
     asked: set[int] | None = None,
+    told: tuple[int, ...] = (),
     is_second: bool = False,
 ) -> ConcreteFunction:
     """Runs the function once on symbolic tensors, with its control flow converted if `autograph`,
     and with sizes and numbers left open as planned; `asked` gets the numbers whose value it needs.
+    The first sizes that depend on values are `told`, as far as a call knows them.
 
     Raises
     ------
@@ -538,6 +644,7 @@ def trace(
     placeholders: list[Tensor] = []
     names = signature.describe_leaves(call)
     sizes, shapes = open_shapes(call.shapes, plan.places)
+    graph.sizes, graph.told = sizes, told
     for value, path, shape in zip(call.tensors, names, shapes, strict=True):
         specs.append(spec_of(shape, canonical_dtype(value.dtype)))
         placeholders.append(graph.placeholder_tensor(specs[-1], path))
@@ -577,7 +684,7 @@ def trace(
             )
         # The Variables are there now; the function as it runs from now on is another one.
         return trace(
-            function, name, signature, call, autograph, plan, manner, asked, is_second=True
+            function, name, signature, call, autograph, plan, manner, asked, told, is_second=True
         )
     callbacks, graph.callbacks = graph.callbacks, []
     for callback in callbacks:
@@ -600,6 +707,7 @@ def trace(
     if donated:
         made.donation, made.is_plain = Donation(name, donated), False
     graph.trace = weakref.ref(made)
+    sizes.close()
     return made.open(sizes, plan, call.numbers) if plan else made  # type: ignore[attr-defined]  # see above
 
 
@@ -650,6 +758,10 @@ def _take_results(graph: CapturingGraph, results: Any) -> list[Any]:
             leaf.ask()  # a number comes back as a number
         if id(leaf) in seen:
             leaves.append(seen[id(leaf)])
+        elif is_told(leaf):
+            seen[id(leaf)] = _Output(len(graph.outputs), is_size=True)
+            leaves.append(seen[id(leaf)])
+            graph.outputs.append(graph.value_id(graph.size_tensor(leaf)))
         elif type(leaf) is not Dim and (
             type(leaf) is Tensor or hasattr(type(leaf), "__tapeline_tensor__")
         ):

@@ -30,6 +30,7 @@ from tapeline.compiler.frontend.retraces import (
     Explanation,
 )
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
+from tapeline.compiler.staged.other_sizes import OtherSizes
 from tapeline.compiler.traces import Traces, takes_numbers
 from tapeline.runtime import nest
 from tapeline.runtime.dims import Dim, is_open_shape
@@ -39,6 +40,7 @@ from tapeline.runtime.errors import (
     DynamicShapeError,
     ShapeError,
     SuspendingFunctionError,
+    TracingError,
 )
 from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.spec import TensorSpec
@@ -144,6 +146,9 @@ class Function(NativeCallable, Generic[P, R]):
             elif concrete.is_plain:
                 concrete.served[0] += 1
                 return concrete.differentiable(args)[0]
+            elif concrete.staged is not None:
+                if not BUSY[0] or STATE.handler is None:
+                    return self._call_staged(concrete, args, (args, kwargs))
             else:
                 return concrete.call(args)
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
@@ -173,10 +178,54 @@ class Function(NativeCallable, Generic[P, R]):
             self._last = build_matcher(call), len(call.args), concrete
         if BUSY[0] and concrete.guards is not None:
             _pass_on(concrete.guards)
+        if concrete.staged is not None:
+            if STATE.handler is not None:
+                return self._inlined(args, kwargs)
+            return self._call_staged(concrete, call.tensors, (args, kwargs))
         return concrete.call(call.tensors)
 
     if not TYPE_CHECKING:
         __call__ = _call
+
+    def _call_staged(
+        self,
+        concrete: ConcreteFunction,
+        tensors: Sequence[Any],
+        given: tuple[tuple[Any, ...], dict[str, Any]],
+    ) -> Any:
+        """A call of a trace whose sizes depend on values; another trace takes over where it asked
+        something of them that comes out differently."""
+        try:
+            return concrete.call(tensors)
+        except OtherSizes as error:
+            other: OtherSizes = error
+        call = self._signature.take_apart(self._signature.bind(*given))
+        while True:
+            found = self._traces.for_sizes(call, other)
+            self._bound_traces(call.key)
+            if found.staged is None or not found.staged.goes_on(other):
+                raise TracingError(
+                    f"{self._name}: the trace for {other.condition} being different begins in "
+                    "another way than the trace before: what the function does up to there must "
+                    "not change from trace to trace"
+                )
+            try:
+                return found.call(call.tensors, other)
+            except OtherSizes as error:
+                other = error
+
+    def _bound_traces(self, key: Hashable) -> None:
+        """Lets calls of a signature run op by op that asks too much of sizes that values tell."""
+        if self._traces.n_by_sizes(key) >= MAX_VARIANTS and key not in self._op_by_op:
+            self._op_by_op.add(key)
+            self._traces.forget(key)
+            self._last = (None, 0, None)
+            warnings.warn(
+                f"{self._name} runs op by op from now on: {MAX_VARIANTS + 1} traces differ in what "
+                "its code asked of sizes that depend on values, such as the size itself. "
+                f"{self._name}.explain() lists the questions",
+                stacklevel=frames_of_library(),
+            )
 
     def _note_dynamic(self, key: Hashable, error: DynamicShapeError) -> None:
         """Lets calls of a signature run op by op, since no graph can hold them."""

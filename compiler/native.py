@@ -89,7 +89,7 @@ def function_entry(
     args = _arguments((*given[0], *given[1].values()), leaves, numbers)
     n_tensors = len(call.tensors) - len(numbers.open)
     order = _order(leaves, call.tensors[:n_tensors])
-    if args is None or order is None or concrete.writes_cells:
+    if args is None or order is None or concrete.writes_cells or concrete.staged is not None:
         return None
     if any(type(source) is Deferred for source in concrete.captures):
         return None

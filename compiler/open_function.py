@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from tapeline.compiler.compiled import DifferentiableGraph
-from tapeline.compiler.concrete import ConcreteFunction
+from tapeline.compiler.concrete import ConcreteFunction, with_none
 from tapeline.compiler.frontend.families import Places, Plan
 from tapeline.compiler.frontend.specialize import Specializer
-from tapeline.runtime.dims import is_open_shape
+from tapeline.compiler.staged.other_sizes import OtherSizes
+from tapeline.compiler.staged.staged import call_op, callable_graph
+from tapeline.runtime.dims import Dim
 from tapeline.runtime.errors import ShapeError
-from tapeline.runtime.op import Op
-from tapeline.runtime.sizes import Sizes
+from tapeline.runtime.sizes import Condition, Sizes
 from tapeline.runtime.spec import Shape, TensorSpec
 
 MAX_SIZES = 64
@@ -37,7 +37,6 @@ class OpenFunction(ConcreteFunction):
     def open(self, sizes: Sizes, plan: Plan, numbers: Sequence[float]) -> OpenFunction:
         """Called once, with the symbols, where they stand among the shapes of the inputs and which
         of the numbers are inputs as well: the last ones."""
-        sizes.close()
         self.sizes = sizes
         self.places, self.open_numbers = plan
         self._numbers = tuple(
@@ -54,23 +53,19 @@ class OpenFunction(ConcreteFunction):
         ]
         count = len(self._inputs) - len(plan.numbers)
         self._ranks = [spec.ndim for spec in self._inputs[:count]]
-        self.differentiable = self.at(sizes.values).differentiable
+        traced = self.at(sizes.values[: len(self.places)])
+        self.install(traced.staged or traced.differentiable)
         return self
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The specs of the arguments that are tensors, with None for open sizes."""
-        return self.named_specs([_with_none(spec) for spec in self._inputs])
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        """The specs of the tensors among the results, with None for open sizes."""
-        return tuple(map(_with_none, super().outputs))
+        return self.named_specs([with_none(spec) for spec in self._inputs])
 
     @property
     def seconds(self) -> tuple[float, float]:
         """Spent in passes and in code generation, for all sizes that are kept."""
-        spent = [one.differentiable.seconds for one in list(self._made.values())]
+        spent = [one.seconds for one in list(self._made.values())]
         return sum(a for a, _ in spent), sum(b for _, b in spent)
 
     def has_numbers(self, numbers: Sequence[float]) -> bool:
@@ -106,25 +101,25 @@ class OpenFunction(ConcreteFunction):
         return found
 
     def _specialized(self, values: tuple[int, ...]) -> ConcreteFunction:
-        specializer = Specializer(self.sizes, values, _call_op)
-        graph, ids = specializer.graph(self.graph)
+        left, filled = _told_by_values(self.sizes, values)
+        specializer = Specializer(self.sizes, filled, call_op)
+        graph, ids = specializer.graph(self.graph, keeps_specs=bool(left.symbols))
         made = ConcreteFunction.__new__(ConcreteFunction)
         made.__dict__.update(self.__dict__)
         made.graph = graph
         made._inputs = tuple(map(specializer.spec, self._inputs))
         made._leaves = list(map(specializer.fill, self._leaves))
         made._hidden = [(ids[node], source, kind) for node, source, kind in self._hidden]
-        made.differentiable = DifferentiableGraph(
-            graph,
-            replace(self.differentiable.manner, open_sizes=True),
-            self.differentiable.max_bytes,
-        )
+        runs = self.staged or self.differentiable
+        manner = replace(runs.manner, open_sizes=True)
+        made.install(callable_graph(graph, left, manner, runs.max_bytes))
+        made.is_plain = made.is_plain and made.staged is None
         made.general = self
         for name in OpenFunction.__annotations__:
             made.__dict__.pop(name, None)
         return made
 
-    def call(self, tensors: Sequence[Any]) -> Any:
+    def call(self, tensors: Sequence[Any], other: OtherSizes | None = None) -> Any:
         """The results for tensors or arrays of the traced dtypes.
 
         Raises
@@ -141,7 +136,7 @@ class OpenFunction(ConcreteFunction):
                 f"{f' where {asked}' if asked else ''}; got tensors of shapes "
                 f"{', '.join(map(str, shapes))}. Call the function itself to trace for those"
             )
-        return self.at(values).call(tensors)
+        return self.at(values).call(tensors, other)
 
     def with_captures(self, replaced: Sequence[tuple[Any, Any]]) -> OpenFunction:
         """As for any `ConcreteFunction`."""
@@ -153,15 +148,25 @@ class OpenFunction(ConcreteFunction):
         return copy.copy(self)
 
 
+def _told_by_values(sizes: Sizes, given: tuple[int, ...]) -> tuple[Sizes, tuple[Any, ...]]:
+    """The sizes that values tell, alone, where those of the arguments are given; and what all
+    symbols become."""
+    left = Sizes(sizes.values[len(given) :])
+    left.close()
+    filled = (*given, *left.symbols)
+    for condition in sizes.conditions if left.symbols else ():
+        a: Any = sizes.evaluate(condition.left, filled)
+        b: Any = sizes.evaluate(condition.right, filled)
+        if type(b) is Dim and type(a) is not Dim and condition.relation == "==":
+            a, b = b, a
+        if type(a) is Dim:
+            left.add_condition(Condition(a, condition.relation, b, condition.holds))
+        elif type(b) is Dim:  # a < b: not b <= a
+            opposite = {"<": "<=", "<=": "<"}[condition.relation]
+            left.add_condition(Condition(b, opposite, a, not condition.holds))
+    return left, filled
+
+
 def _exactly(number: float) -> tuple[type, str]:
     """What two numbers share only if they are the same: type and value, sign of zero included."""
     return type(number), repr(number)
-
-
-def _with_none(spec: TensorSpec) -> TensorSpec:
-    shape = [None if is_open_shape((size,)) else size for size in spec.shape]
-    return TensorSpec(shape, spec.dtype, spec.name)
-
-
-def _call_op(graph: Any) -> Op:
-    return DifferentiableGraph(graph).op

@@ -32,6 +32,7 @@ from tapeline.runtime.open_numbers import NumberAskedError
 if TYPE_CHECKING:
     from tapeline.compiler.concrete import ConcreteFunction
     from tapeline.compiler.open_function import OpenFunction
+    from tapeline.compiler.staged.other_sizes import OtherSizes
 
 MAX_VARIANTS = 8
 """How many traces of one signature are kept that differ in what they read of the world."""
@@ -77,6 +78,8 @@ class Traces:
         self._by_key: dict[Hashable, ConcreteFunction] = {}
         self._variants: dict[Hashable, list[ConcreteFunction]] = {}
         """Further traces of a key, with other guards; the last used first."""
+        self._by_sizes: dict[Hashable, list[ConcreteFunction]] = {}
+        """Further traces of a key, for other sizes that values tell."""
         self._families: dict[Hashable, Family] = {}
         self._records: list[TraceRecord] = []
         self._traced: dict[int, weakref.ref[ConcreteFunction]] = {}
@@ -167,6 +170,7 @@ class Traces:
             key = next(iter(self._by_key))
             del self._by_key[key]
             self._variants.pop(key, None)
+            self._by_sizes.pop(key, None)
             self.drops += 1
 
     def _family(self, call: Call) -> Family:
@@ -179,26 +183,58 @@ class Traces:
             found = self._families[key] = Family()
         return found
 
-    def _trace(self, call: Call) -> ConcreteFunction:
+    def for_sizes(self, call: Call, other: OtherSizes) -> ConcreteFunction:
+        """The trace that serves a call with sizes that another trace does not serve; made if need
+        be."""
+        with self.lock:
+            known = self._by_sizes.setdefault(call.key, [])
+            family = self._families.get(call.family)
+            given = given_of(call)
+            candidates: list[ConcreteFunction] = [
+                *known,
+                *(family.all_for(given) if family is not None else ()),
+            ]
+            for one in candidates:
+                is_valid = one.guards is None or one.guards.hold()
+                if is_valid and one.staged is not None and one.staged.goes_on(other):
+                    return one
+            found = self._trace(call, other)
+            known.insert(0, found)
+            return found
+
+    def n_by_sizes(self, key: Hashable) -> int:
+        """How many traces of a signature differ in what they asked of sizes that values tell."""
+        return len(self._by_sizes.get(key, ()))
+
+    def forget(self, key: Hashable) -> None:
+        """Drops the traces of a signature."""
+        with self.lock:
+            self._by_key.pop(key, None)
+            self._variants.pop(key, None)
+            self._by_sizes.pop(key, None)
+
+    def _trace(self, call: Call, other: OtherSizes | None = None) -> ConcreteFunction:
         record = compare(self.count + 1, self.signature.describe(call), self._records)
         stale = self._by_key.get(call.key)
         if stale is not None and stale.guards is not None:
             failure = stale.guards.failure()
             if failure is not None:
                 record = record._replace(changes=(failure,))
+        if other is not None:
+            record = record._replace(changes=((other.condition, "true", "false"),))
         check_allowed(self.name, record)
         start = time.perf_counter()
         family, given = self._family(call), given_of(call)
-        found, plan = self._attempt(call, family, given)
-        found.differentiable.max_bytes = self._options.max_bytes
+        found, plan = self._attempt(call, family, given, () if other is None else other.sizes)
+        found.set_max_bytes(self._options.max_bytes)
         self.count += 1
         if self._whole is not None:
             self._whole.count += 1
         record = record._replace(
             seconds=time.perf_counter() - start, open=self.signature.describe_open(call, plan)
         )
-        if plan:
-            sizes = cast("OpenFunction", found).sizes
+        sizes = found.graph_sizes
+        if sizes is not None:
             record = record._replace(conditions=tuple(map(str, sizes.conditions)))
         self._records.append(record)
         self._traced[record.number] = weakref.ref(found)
@@ -209,10 +245,12 @@ class Traces:
         if plan and not found.depends_on_trace:
             general = cast("OpenFunction", found)
             family.add(general)
-            return general.at(general.sizes.values)
+            return general.at(general.sizes.values[: len(general.places)])
         return found
 
-    def _attempt(self, call: Call, family: Family, given: Given) -> tuple[ConcreteFunction, Plan]:
+    def _attempt(
+        self, call: Call, family: Family, given: Given, told: tuple[int, ...]
+    ) -> tuple[ConcreteFunction, Plan]:
         """A new trace, and what it leaves open: as much as the code allows."""
         from tapeline.compiler.concrete import trace  # loads the compiler
 
@@ -224,7 +262,7 @@ class Traces:
             try:
                 found = trace(
                     self._python_function, self.name, self.signature, call,
-                    self._options.autograph, plan, manner, asked,
+                    self._options.autograph, plan, manner, asked, told,
                 )  # fmt: skip
                 return found, plan
             except NumberAskedError as error:
@@ -292,6 +330,7 @@ class Traces:
         """Forgets all traces, and what was learned of arguments; not the reasons."""
         self._by_key.clear()
         self._variants.clear()
+        self._by_sizes.clear()
         self._families.clear()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tapeline.runtime.donated import Donated
 from tapeline.runtime.errors import LeakedTensorError, TapelineError
-from tapeline.runtime.op import Attrs, Op
+from tapeline.runtime.op import Attrs, Op, Trait
 from tapeline.runtime.record import Node, TapeSet, join, meet, record_joint, record_one
 from tapeline.runtime.spec import spec_of
 from tapeline.runtime.tensor import Tensor, new_tensor, wrap
@@ -331,6 +331,8 @@ def _explain_failure(op: Op, values: Sequence[Any], attrs: Attrs) -> None:
                 "It has no value there; return it from the traced function and use what the call "
                 "returns"
             )
+    if op.has(Trait.SIZED):
+        return  # only the kernel knows the size
     try:
         op.infer(*[spec_of(value.shape, value.dtype) for value in values], *attrs)
     except TapelineError as error:

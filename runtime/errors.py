@@ -130,6 +130,15 @@ class DynamicShapeError(TracingError):
     """
 
 
+class ValueSizeError(TapelineError, TypeError):
+    """Something that needs all sizes beforehand is asked of a trace in which sizes depend on
+    values, as those of `x[mask]` do.
+
+    Repair: ask a part of it, one of `concrete.stages`; or keep the size, with
+    `tl.where(mask, x, 0)`.
+    """
+
+
 class LoopLimitError(TapelineError, RuntimeError):
     """A loop made more turns than there is room to remember for its gradient.
 

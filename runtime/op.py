@@ -97,6 +97,8 @@ class Trait(enum.Flag):
     """Its gradient rules take `IndexedSlices` for a cotangent; for others the whole stands in."""
     CALL = enum.auto()
     """Its one sub-graph, applied to its inputs, is all that it means."""
+    SIZED = enum.auto()
+    """The size of its result depends on values; its last attribute is that size, or None."""
 
 
 V = TypeVar("V")

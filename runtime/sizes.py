@@ -50,6 +50,8 @@ class _Atom(NamedTuple):
     value: int
     is_natural: bool
     """Whether it is never negative, whatever the sizes."""
+    symbols: frozenset[int]
+    """The numbers of the symbols in it."""
 
 
 class Sizes:
@@ -62,15 +64,32 @@ class Sizes:
     """
 
     def __init__(self, values: Sequence[int]) -> None:
-        self.values = tuple(values)
+        self.values: tuple[int, ...] = ()
         self.conditions: dict[Condition, None] = {}
         self.is_open = True
-        self._atoms = [_Atom(f"n{k}", value, True) for k, value in enumerate(values)]
+        self.symbols: tuple[Any, ...] = ()
+        self.told: frozenset[int] = frozenset()
+        """The numbers of the symbols that values tell."""
+        self._atoms: list[_Atom] = []
         self._numbers: dict[Any, int] = {}
         self._made: dict[Terms, Dim] = {}
-        self.symbols = tuple(self.dim((((k,), 1),)) for k in range(len(values)))
-        self._check: Callable[..., bool] | None = None
+        self._checks: dict[tuple[int, int], Callable[..., bool]] = {}
         self._evaluate: dict[Dim, Callable[..., int]] = {}
+        for value in values:
+            self._add(value)
+
+    def add_told(self, value: int) -> Any:
+        """A further symbol that values tell; it is `value` in the call that is traced."""
+        self.told |= {len(self.values)}
+        return self._add(value)
+
+    def _add(self, value: int) -> Any:
+        number = len(self.values)
+        self._atoms.append(_Atom(f"n{number}", value, True, frozenset((number,))))
+        self.values += (value,)
+        made = self.dim((((len(self._atoms) - 1,), 1),))
+        self.symbols += (made,)
+        return made
 
     def dim(self, terms: Terms) -> Any:
         """The size with these terms: the same object for the same terms, an int for a constant."""
@@ -93,35 +112,68 @@ class Sizes:
             value = a // b if kind == "//" else a % b
             text = f"({factor_text(left)} {kind} {factor_text(right)})"
             natural = is_natural(left) and is_natural(right)
-            self._atoms.append(_Atom(text, value, natural))
+            symbols = self.symbols_in(left) | self.symbols_in(right)
+            self._atoms.append(_Atom(text, value, natural, symbols))
         return self.dim((((number,), 1),))
 
     def note(self, left: Dim, relation: str, right: Dim | float) -> bool:
         """How a comparison comes out, which is a condition from now on."""
         holds = COMPARE[relation](left.value, present_value(right))
         if self.is_open:
-            self.conditions[Condition(left, relation, right, holds)] = None
-            self._check = None
+            self.add_condition(Condition(left, relation, right, holds))
         return holds
+
+    def add_condition(self, condition: Condition) -> None:
+        """Lets the trace serve only sizes for which the condition holds."""
+        self.conditions[condition] = None
+        self._checks.clear()
 
     def close(self) -> None:
         """From here on questions are answered for the traced sizes, and not noted."""
         self.is_open = False
 
-    def hold(self, values: Sequence[int]) -> bool:
-        """Whether a trace may serve these values of its symbols."""
-        if self._check is None:
+    def hold(self, values: Sequence[int], known: int = 0) -> bool:
+        """Whether a trace may serve these values of its first symbols, as far as they tell; for the
+        first `known` of them that was asked before."""
+        key = known, len(values)
+        check = self._checks.get(key)
+        if check is None:
             tests = [
                 f"{source_of(c.left)} {c.relation} {source_of(c.right)}"
                 if c.holds
                 else f"not {source_of(c.left)} {c.relation} {source_of(c.right)}"
                 for c in self.conditions
+                if known <= self._last_symbol(c) < len(values)
             ]
-            self._check = self._compile(" and ".join(tests) or "True")
-        return self._check(*values)
+            check = self._checks[key] = self._compile(" and ".join(tests) or "True")
+        return check(*values)
+
+    def first_failure(self, values: Sequence[int]) -> Condition | None:
+        """The first condition that does not hold for these values of the first symbols."""
+        for c in self.conditions:
+            if self._last_symbol(c) < len(values):
+                left, right = (self.evaluate(size, values) for size in (c.left, c.right))
+                if COMPARE[c.relation](left, right) is not c.holds:
+                    return c
+        return None
+
+    def is_told(self, size: Any) -> bool:
+        """Whether values tell a size, or a part of it."""
+        return not self.told.isdisjoint(self.symbols_in(size))
+
+    def symbols_in(self, size: Any) -> frozenset[int]:
+        """The numbers of the symbols in a size; none in a number."""
+        if type(size) is not Dim:
+            return frozenset()
+        atoms = {number for monomial, _ in size.terms for number in monomial}
+        return frozenset().union(*[self._atoms[number].symbols for number in atoms])
+
+    def _last_symbol(self, condition: Condition) -> int:
+        """The number of the last symbol that it speaks of."""
+        return max(self.symbols_in(condition.left) | self.symbols_in(condition.right))
 
     def evaluate(self, dim: Any, values: Sequence[int]) -> int:
-        """A size for these values of the symbols; an int is itself."""
+        """A size for these values of the symbols, of the first ones at least; an int is itself."""
         if type(dim) is not Dim:
             return cast(int, dim)
         found = self._evaluate.get(dim)
@@ -135,8 +187,9 @@ class Sizes:
         for left, relation, right, holds in self.conditions:
             if relation == "==" and holds and type(right) is not Dim:
                 atoms = {number for monomial, _ in left.terms for number in monomial}
-                if len(atoms) == 1:
-                    found |= {number for number in atoms if number < len(self.values)}
+                texts = {self.atom_text(number) for number in atoms}
+                if len(texts) == 1:
+                    found |= {k for k in self.symbols_in(left) if f"n{k}" in texts}
         return found
 
     def describe(self) -> dict[str, Any]:
@@ -210,8 +263,8 @@ class Sizes:
         return None
 
     def _compile(self, source: str) -> Callable[..., Any]:
-        arguments = ", ".join(f"n{k}" for k in range(len(self.values)))
-        return cast(Callable[..., Any], eval(f"lambda {arguments}: {source}", {}))
+        arguments = "".join(f"n{k}=None, " for k in range(len(self.values)))
+        return cast(Callable[..., Any], eval(f"lambda {arguments}*_: {source}", {}))
 
     def atom_value(self, number: int) -> int:
         """What an atom is in the call that is traced."""

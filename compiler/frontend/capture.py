@@ -37,6 +37,7 @@ from tapeline.runtime.tensor import Tensor, adoption, wrap
 if TYPE_CHECKING:
     from tapeline.compiler.frontend.convert.containers import Containers
     from tapeline.compiler.frontend.convert.reads import Reads
+    from tapeline.runtime.sizes import Sizes
 
 _ndarray = np.ndarray
 _PYTHON_TYPES: dict[Any, type] = {
@@ -110,7 +111,7 @@ class CapturingGraph(Graph):
         "__weakref__", "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers",
         "callbacks", "captures", "collections", "deferred", "feeds", "holds_arrays", "is_open",
         "location", "n_created", "origins", "outer",
-        "reads", "resources", "surroundings", "trace",
+        "reads", "resources", "sizes", "surroundings", "told", "trace", "value_sizes",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
@@ -140,6 +141,13 @@ class CapturingGraph(Graph):
         self.deferred: dict[Hashable, Tensor] = {}
         self.callbacks: list[Callable[[], object]] = []
         """What is called when the trace is over."""
+        self.sizes: Sizes | None = None
+        """The open sizes of the trace; None for a part of one, whose sizes are all known before it
+        runs."""
+        self.told: tuple[int, ...] = ()
+        """The first sizes that depend on values, in the call that is traced, as far as known."""
+        self.value_sizes: dict[Hashable, Any] = {}
+        """Sizes that depend on values, by what yields them."""
         self.n_created = 0
         """How many Variables the trace made."""
         self.collections: dict[str, list[Any]] = {}
@@ -174,6 +182,7 @@ class CapturingGraph(Graph):
             self._numbers.clear()
             self._frozen.clear()
             self.feeds.clear()
+            self.value_sizes.clear()
             self.deferred.clear()
 
     def freeze(self, value: Any) -> Any:
@@ -355,6 +364,18 @@ class CapturingGraph(Graph):
         from tapeline.compiler.frontend import fixed_point
 
         return fixed_point.stage_fixed_point(step, state)
+
+    def value_size(self, op: Op, inputs: Sequence[Tensor], attrs: Attrs, most: Any) -> Any:
+        """The size of what an op yields, which depends on values: open, and told by each call.
+
+        Raises
+        ------
+        SymbolicTensorError
+            In a part of a trace that becomes one node.
+        """
+        from tapeline.compiler.frontend import value_sizes  # it needs this class
+
+        return value_sizes.make_size(self, op, inputs, attrs, most)
 
     def size_tensor(self, size: Any) -> Tensor:
         """A size that is left open as a number, which promotes like Python's."""

@@ -17,6 +17,7 @@ from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import Shape, TensorSpec
 
 if TYPE_CHECKING:
+    from tapeline.compiler.concrete import ConcreteFunction
     from tapeline.compiler.open_function import OpenFunction
 
 Place: TypeAlias = tuple[int, int]
@@ -77,6 +78,15 @@ class Family:
                 return trace, values
         return None
 
+    def all_for(self, given: Given) -> list[ConcreteFunction]:
+        """What serves such a call of all traces, whatever they ask of sizes that values tell."""
+        found = []
+        for trace in self.traces:
+            values = trace.values_for(given.shapes) if trace.has_numbers(given.numbers) else None
+            if values is not None:
+                found.append(trace.at(values))
+        return found
+
     def plan(self, given: Given, wanted: Places, is_reducing: bool) -> Plan:
         """What to leave open in a trace for such a call: the dimensions `wanted`, if any, and if
         `is_reducing` what varies."""
@@ -116,6 +126,8 @@ class Family:
         """A further trace, and what it found out about the sizes."""
         self.traces.insert(0, trace)
         for number in trace.sizes.fixed():
+            if number >= len(trace.places):
+                continue  # values tell it
             for place in trace.places[number]:
                 self._fixed[place] = self._fixed.get(place, 0) + 1
 

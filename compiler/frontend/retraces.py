@@ -77,6 +77,8 @@ class TraceRecord(NamedTuple):
             return ""
         if any(before.endswith(" when traced") for _, before, _ in self.changes):
             return "pass it as an argument, or change it only before the first call"
+        if any(before == "true" for _, before, _ in self.changes):
+            return "ask less of sizes that depend on values"
         kinds = {_kind(before, now) for _, before, now in self.changes}
         if kinds == {"number"}:
             return "pass the number as a tensor: tl.asarray(value)"

@@ -54,8 +54,12 @@ class Specializer:
         """The spec with numbers for open sizes."""
         return spec_of(self.fill(spec.shape), spec.dtype)
 
-    def graph(self, source: Graph) -> tuple[Graph, list[int]]:
-        """The graph for these sizes, and for each node of `source` the one that stands for it."""
+    def graph(self, source: Graph, keeps_specs: bool = False) -> tuple[Graph, list[int]]:
+        """The graph for these sizes, and for each node of `source` the one that stands for it.
+
+        Where some sizes stay open, specs must be kept, for what they are when traced may not fit
+        the sizes that are given.
+        """
         target = Graph(source.name)
         ids: list[int] = []
         for node, op in enumerate(source.ops):
@@ -64,10 +68,16 @@ class Specializer:
             if op is PLACEHOLDER:
                 spec = self.spec(source.spec(node))
                 made = target.add_placeholder(spec, cast(str, attrs[0]), location)
-            elif op is SIZE:
-                made = target.add_constant(np.int64(self.fill(attrs[0])), location)
+            elif op is SIZE and type(size := self.fill(attrs[0])) is not Dim:
+                made = target.add_constant(np.int64(size), location)
             elif op is CONSTANT:
                 made = target.copy_node(source, node, inputs)
+            elif keeps_specs:
+                specs = source.specs[node]
+                filled = (
+                    tuple(map(self.spec, specs)) if isinstance(specs, tuple) else self.spec(specs)
+                )
+                made = target.add_known(self.op(op), inputs, self.fill(attrs), filled, location)
             else:
                 made = target.add(self.op(op), inputs, self.fill(attrs), location)
             ids.append(made)

@@ -293,6 +293,17 @@ class Graph:
         """
         return self._add(op, tuple(inputs), attrs, attrs_key(attrs), None, location)
 
+    def add_known(
+        self,
+        op: Op,
+        inputs: Sequence[int],
+        attrs: Attrs,
+        spec: NodeSpec,
+        location: Location | None = None,
+    ) -> int:
+        """As `add`, where it is known what the op infers."""
+        return self._add(op, tuple(inputs), attrs, attrs_key(attrs), spec, location)
+
     def _add(
         self, op: Op, inputs: tuple[int, ...], attrs: Attrs, key: Hashable, spec: NodeSpec | None,
         location: Location | None,

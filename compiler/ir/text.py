@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.structure_ops import CONSTANT
 from tapeline.runtime.dims import Dim, bare, source_of
-from tapeline.runtime.op import Attrs, Op
+from tapeline.runtime.op import Attrs, Op, Trait
 from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import TensorSpec
 
@@ -54,10 +54,13 @@ def _sizes_lines(graph: Graph) -> Iterator[str]:
 
 def sizes_of(graph: Graph) -> Sizes | None:
     """The sizes that a graph leaves open; None where it leaves none."""
-    for node in graph.placeholders:
-        for extent in cast(tuple[Any, ...], graph.spec(node).shape):
-            if type(extent) is Dim:
-                return extent.sizes
+    told = [node for node, op in enumerate(graph.ops) if op.has(Trait.SIZED)]
+    for node in (*graph.placeholders, *told):
+        specs = graph.specs[node]
+        for spec in specs if isinstance(specs, tuple) else (specs,):
+            for extent in cast(tuple[Any, ...], spec.shape):
+                if type(extent) is Dim:
+                    return extent.sizes
     return None
 
 

@@ -158,6 +158,16 @@ class Level:
 
     # ---- the handler
 
+    def value_size(self, op: Op, inputs: Sequence[Tensor], attrs: Attrs, most: Any) -> Any:
+        """The size of what an op yields that is the same for all examples, if a trace around makes
+        one."""
+        pairs = [self.lower(tensor) for tensor in inputs]
+        if any(mapped for _, mapped in pairs):
+            return None
+        with self.outside():
+            make = getattr(STATE.handler, "value_size", None)
+            return None if make is None else make(op, [one for one, _ in pairs], attrs, most)
+
     def run_op(self, op: Op, inputs: Sequence[Tensor], attrs: Attrs) -> Any:
         """Runs the op on all examples."""
         pairs = [self.lower(tensor) for tensor in inputs]

@@ -156,6 +156,10 @@ def _select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0
     return as_tensor(result)
 
 
+def _where(condition: Any, /, *choices: Any) -> Any:
+    return where(condition, *choices) if choices else nonzero(_at_least(condition, 1))
+
+
 def _argwhere(a: Any) -> Tensor:
     return stack(nonzero(_at_least(a, 1)), axis=1)
 
@@ -258,6 +262,6 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.hsplit: _hsplit, np.vsplit: _vsplit, np.dsplit: _dsplit, np.flipud: _flipud,
     np.fliplr: _fliplr, np.rot90: _rot90, np.rollaxis: _rollaxis, np.diag: _diag,
     np.diagflat: _diagflat, np.kron: _kron, np.select: _select, np.argwhere: _argwhere,
-    np.flatnonzero: _flatnonzero, np.extract: _extract, np.ediff1d: _ediff1d,
+    np.flatnonzero: _flatnonzero, np.where: _where, np.extract: _extract, np.ediff1d: _ediff1d,
     np.delete: _delete, np.insert: _insert,
 }  # fmt: skip

@@ -11,12 +11,16 @@ import numpy as np
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops.arithmetic import divide
 from tapeline.runtime.ops.exponential import log
+from tapeline.runtime.ops.extrema import argmax
+from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.joining import concat, pad, stack
 from tapeline.runtime.ops.matmul import matmul
-from tapeline.runtime.ops.permuting import moveaxis
+from tapeline.runtime.ops.permuting import flip, moveaxis
 from tapeline.runtime.ops.powers import power, sqrt
+from tapeline.runtime.ops.reduction import any as any_over
 from tapeline.runtime.ops.rounding import floor
 from tapeline.runtime.ops.scan import cumulative_sum
+from tapeline.runtime.ops.searching import nonzero, span
 from tapeline.runtime.ops.selection import where
 from tapeline.runtime.ops.shaping import broadcast_to, ravel, reshape
 from tapeline.runtime.ops.solving import inv, pinv, solve
@@ -199,7 +203,7 @@ def _ix(*args: Any) -> tuple[Any, ...]:
     for position, given in enumerate(args):
         x = as_tensor(given)
         if x.dtype.kind == "b":
-            x = as_tensor(np.nonzero(x.numpy())[0])
+            (x,) = nonzero(x)
         shape = [-1 if k == position else 1 for k in range(len(args))]
         found.append(reshape(x, shape))
     return tuple(found)
@@ -283,10 +287,15 @@ def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 
 def _trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Tensor:
     x = as_tensor(filt)
-    nonzero = np.flatnonzero(x.numpy())
-    first = int(nonzero[0]) if nonzero.size and "f" in trim.lower() else 0
-    last = int(nonzero[-1]) + 1 if nonzero.size and "b" in trim.lower() else x.shape[0]
-    return x[first:last] if nonzero.size else x[:0]
+    extent = x.shape[0]
+    if not extent:
+        return x
+    found = x != 0
+    any_found = any_over(found)
+    first = where(any_found, argmax(cast_tensor(found, np.dtype(np.int64))), extent)
+    last = extent - argmax(cast_tensor(flip(found), np.dtype(np.int64)))
+    start = first if "f" in trim.lower() else where(any_found, 0, extent)
+    return take(x, span(start, last if "b" in trim.lower() else extent), axis=0)
 
 
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:

@@ -23,11 +23,12 @@ from tapeline.runtime.ops.permuting import flip, moveaxis
 from tapeline.runtime.ops.powers import power, sqrt
 from tapeline.runtime.ops.reduction import prod
 from tapeline.runtime.ops.reduction import sum as sum_over
-from tapeline.runtime.ops.searching import searchsorted
+from tapeline.runtime.ops.searching import searchsorted, span
 from tapeline.runtime.ops.selection import clip, where
-from tapeline.runtime.ops.sets import UNIQUE
-from tapeline.runtime.ops.shaping import broadcast_to, expand_dims, ravel, reshape
+from tapeline.runtime.ops.sets import unique_places
+from tapeline.runtime.ops.shaping import broadcast_to, expand_dims, ravel
 from tapeline.runtime.ops.sorting import argsort
+from tapeline.runtime.spec import normalize_axis
 from tapeline.runtime.tensor import Tensor, as_tensor
 
 # --- order statistics ------------------------------------------------------------------------
@@ -188,7 +189,8 @@ def _edge(x: Tensor, near: Tensor, far: Tensor) -> Tensor:
 
 def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Tensor:
     x = as_tensor(x)
-    size = max(int(max_over(x)) + 1 if x.size else 0, minlength)
+    last = concat([ravel(x), [minlength - 1]])
+    size = span(0, max_over(last) + 1).shape[0]
     if weights is None:
         weights = np.ones(x.shape, np.int64)
     counts: Tensor = bind(TAKE_GRAD, (as_tensor(weights), x), (0, size))
@@ -204,30 +206,14 @@ def _unique(
     axis: int | None = None, *, equal_nan: bool = True, sorted: bool = True,
 ) -> Any:  # fmt: skip
     x = as_tensor(ar)
-    if axis is not None or (equal_nan and x.dtype.kind in "fc"):
-        return _unique_places(x, (return_index, return_inverse, return_counts), axis, equal_nan)
-    indices, inverse, counts = bind(UNIQUE, (x,))
-    found = [take(ravel(x), indices, axis=0)]
+    axis = None if axis is None else normalize_axis("np.unique", axis, x.ndim)
+    indices, inverse, counts = unique_places(x, axis, equal_nan)
+    found = [take(ravel(x) if axis is None else x, indices, axis=axis or 0)]
     for asked, part in (
-        (return_index, indices),
-        (return_inverse, reshape(inverse, x.shape)),
-        (return_counts, counts),
-    ):
+        (return_index, indices), (return_inverse, inverse), (return_counts, counts)
+    ):  # fmt: skip
         if asked:
             found.append(part)
-    return found[0] if len(found) == 1 else tuple(found)
-
-
-def _unique_places(
-    x: Tensor, asked: tuple[bool, bool, bool], axis: int | None, equal_nan: bool
-) -> Any:
-    """NumPy finds the places, by values: the elements are taken there, so they have a gradient."""
-    values = x.numpy()
-    find: Any = np.unique
-    _, indices, *rest = find(values, True, asked[1], asked[2], axis, equal_nan=equal_nan)
-    found = [take(ravel(x) if axis is None else x, indices, axis=0 if axis is None else axis)]
-    found += [as_tensor(indices)] if asked[0] else []
-    found += [as_tensor(part) for part in rest]
     return found[0] if len(found) == 1 else tuple(found)
 
 

@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
+from tapeline.runtime.op import Trait, define_op
 from tapeline.runtime.operators import attach_method
-from tapeline.runtime.ops.axes import Axis, as_index
+from tapeline.runtime.ops.axes import Array, Axis, as_index
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.pointwise import apply
-from tapeline.runtime.ops.searching import reject_traced
 from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE, ravel
 from tapeline.runtime.ops.slicing import FULL, GETITEM, slice_along
-from tapeline.runtime.spec import normalize_axis
+from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
 from tapeline.runtime.unwatched import is_int_or_ints, plain_array, wrapped
+from tapeline.runtime.value_sizes import bind_sized, known_size, refuse_batch
 
 
 def split(
@@ -133,6 +135,43 @@ def _repeat_blocks(
     return apply(RESHAPE, blocks, attrs=(result,))
 
 
+def _repeat_places_kernel(counts: Array, size: int | None) -> Array:
+    if (counts < 0).any():
+        raise ArgumentError(f"repeat: repeats must be ints >= 0, got {counts.min()}")
+    return np.repeat(np.arange(counts.size), counts)
+
+
+def _repeat_places_infer(counts: TensorSpec, size: int | None) -> TensorSpec:
+    return spec_of((known_size("repeat", size),), np.dtype(np.int64))
+
+
+REPEAT_PLACES = define_op(
+    "repeat_places",
+    kernel=_repeat_places_kernel,
+    infer=_repeat_places_infer,
+    attr_names=("size",),
+    vjps=(None,),
+    batch=refuse_batch,
+    traits=Trait.SIZED | Trait.NO_RECOMPUTE,
+    kinds="iu",
+)
+"""Each index as often as `counts` says."""
+
+
+def _repeat_traced(x: Tensor, counts: Tensor, axis: int) -> Tensor:
+    """Repeats elements as often as a tensor says that has no value yet."""
+    extent = x.shape[axis]
+    if counts.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"repeat: repeats must be ints, got {counts!r}")
+    if counts.size != 1 and counts.shape != (extent,):
+        raise ArgumentError(
+            f"repeat: repeats must be one int for all or one for each of the {extent} elements of "
+            f"axis {axis}, got shape {counts.shape}"
+        )
+    each = apply(BROADCAST_TO, apply(RESHAPE, counts, attrs=((counts.size,),)), attrs=((extent,),))
+    return take(x, bind_sized(REPEAT_PLACES, (each,), None), axis=axis)
+
+
 def repeat(
     x: TensorLike, repeats: int | Sequence[int] | TensorLike, /, axis: int | None = None
 ) -> Tensor:
@@ -174,8 +213,8 @@ def repeat(
         x, axis = ravel(x), 0
     axis = normalize_axis("repeat", axis, x.ndim)
     before, extent, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
-    if type(repeats) is Tensor and type(repeats._value) is not np.ndarray:
-        reject_traced("repeat", "give repeats as Python ints")
+    if isinstance(repeats, Tensor | np.ndarray) and STATE.handler is not None:
+        return _repeat_traced(x, as_tensor(repeats, argument="repeat"), axis)
     counts = np.asarray(repeats)
     if isinstance(repeats, list | tuple) and not repeats:
         counts = counts.astype(np.int64)

@@ -7,7 +7,8 @@ of its true places. Assignments stand in `assignment`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, NoReturn
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,12 +18,12 @@ from tapeline.runtime.errors import (
     ArgumentError,
     ArgumentTypeError,
     IndexOutOfRangeError,
-    SymbolicTensorError,
 )
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.gather import RAVEL_INDEX, TAKE, index_tensor
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
 from tapeline.runtime.ops.pointwise import apply
+from tapeline.runtime.ops.searching import NONZERO
 from tapeline.runtime.ops.shaping import RESHAPE
 from tapeline.runtime.ops.slicing import (
     FULL,
@@ -36,6 +37,7 @@ from tapeline.runtime.ops.slicing import (
 from tapeline.runtime.spec import Shape, broadcast_shapes
 from tapeline.runtime.tensor import Tensor, as_tensor, new_tensor
 from tapeline.runtime.unwatched import plain_array, wrapped
+from tapeline.runtime.value_sizes import bind_sized
 
 
 class IndexArray(NamedTuple):
@@ -159,32 +161,29 @@ def _as_item(part: Any) -> Any:
         )
     tensor = as_tensor(np.asarray(part) if isinstance(part, range) else part, argument="index")
     if tensor.dtype.kind == "b":
-        return _mask_values(tensor, given_as_tensor=part is tensor)
+        return _mask_item(tensor, given_as_tensor=part is tensor)
     tensor = index_tensor("index", tensor if tensor.size or part is tensor else part)
     if tensor.ndim == 0 and isinstance(part, np.ndarray):
         return int(part)
     return tensor
 
 
-def _mask_values(mask: Tensor, given_as_tensor: bool) -> Array:
-    """The values of a mask; while tracing nobody knows how many of them are true."""
+def _mask_item(mask: Tensor, given_as_tensor: bool) -> Array | Tensor:
+    """The values of a mask; in a trace the mask itself, for nobody knows them yet."""
     value = mask._value
     if type(value) is not np.ndarray or (given_as_tensor and STATE.handler is not None):
-        _reject_traced_mask(mask)
+        return mask
     return value
 
 
-def _reject_traced_mask(mask: Tensor) -> NoReturn:
-    raise SymbolicTensorError(
-        f"index: a mask of shape {mask.shape} cannot pick elements while a function is traced, "
-        f"because the shape of the result is not known then; use tl.where(mask, x, other), or "
-        f"x[mask] = scalar, or index outside of the traced function"
-    )
+def _is_mask(item: Any) -> bool:
+    """Whether the item is a mask, and no index."""
+    return isinstance(item, np.ndarray) or (type(item) is Tensor and item.dtype.kind == "b")
 
 
 def _is_flag(item: Any) -> bool:
     """Whether the item is a single bool, which makes a dimension of its own."""
-    return isinstance(item, np.ndarray) and item.ndim == 0
+    return _is_mask(item) and item.ndim == 0
 
 
 def mask_fits(mask: Shape, shape: Shape) -> bool:
@@ -194,16 +193,26 @@ def mask_fits(mask: Shape, shape: Shape) -> bool:
 
 def _index_tensors(item: Any, shape: Shape, axis: int) -> list[Tensor]:
     """The index tensors that an item of a key stands for."""
-    if isinstance(item, Tensor):
+    if not _is_mask(item):
         return [item]
     if item.ndim == 0:
+        if type(item) is Tensor:
+            return _true_places(apply(RESHAPE, item, attrs=((1,),)))
         return [new_tensor(np.zeros(int(item), np.int64))]
     if not mask_fits(item.shape, shape[axis : axis + item.ndim]):
         raise IndexOutOfRangeError(
             f"index: a mask of shape {item.shape} does not fit shape {shape} from axis {axis} on; "
             f"it must be {shape[axis : axis + item.ndim]}"
         )
+    if type(item) is Tensor:
+        return _true_places(item)
     return [new_tensor(places) for places in np.nonzero(item)]
+
+
+def _true_places(mask: Tensor) -> list[Tensor]:
+    """Where a mask of a trace is true: one index tensor per dimension."""
+    places: Tensor = bind_sized(NONZERO, (mask,), mask.size)
+    return [places[axis] for axis in range(mask.ndim)]
 
 
 def _expand_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
@@ -217,7 +226,7 @@ def _expand_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
         if item is Ellipsis:
             ellipses.append(number)
         elif item is not None:
-            used += item.ndim if isinstance(item, np.ndarray) else 1
+            used += item.ndim if _is_mask(item) else 1
     if len(ellipses) > 1:
         raise ArgumentError("index: a key can have only one ellipsis (...)")
     if used > len(shape):
@@ -242,7 +251,18 @@ def getitem(x: Tensor, key: Any) -> Tensor:
             return wrapped(array[key])
         except (IndexError, ValueError, TypeError):
             pass  # what follows says what is wrong
+    mask = traced_mask(key)
+    if mask is not None and mask.ndim > 1 and mask.shape == x.shape[: mask.ndim]:
+        x = apply(RESHAPE, x, attrs=((mask.size, *x.shape[mask.ndim :]),))
+        key = apply(RESHAPE, mask, attrs=((mask.size,),))
     return read(x, parsed_key(key, x.shape))
+
+
+def traced_mask(key: Any) -> Tensor | None:
+    """The mask, where the whole key is a mask of a trace."""
+    if STATE.handler is None or not isinstance(key, Tensor | np.ndarray) or key.dtype.kind != "b":
+        return None
+    return as_tensor(key, argument="index")
 
 
 def _is_basic(key: Any) -> bool:
@@ -272,8 +292,7 @@ def _take_arrays(x: Tensor, key: Key) -> Tensor:
         shape = x.shape
         sizes = shape[start : start + len(places)]
         indices = join_indices(key, sizes)
-        count = int(np.prod(sizes, dtype=np.int64))
-        joined = (*shape[:start], count, *shape[start + len(places) :])
+        joined = (*shape[:start], math.prod(sizes), *shape[start + len(places) :])
         x = apply(RESHAPE, x, attrs=(joined,))
     out: Tensor = apply(TAKE, x, indices, attrs=(start,))
     return _move_block(out, start, key.target, indices.ndim)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.errors import ArgumentError, ShapeError, SymbolicTensorError
+from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import Attrs, LibraryCall, Op, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method, promote
 from tapeline.runtime.ops.axes import ANY_KIND, Array
@@ -16,17 +16,10 @@ from tapeline.runtime.ops.each import batch_each
 from tapeline.runtime.ops.gather import index_tensor, take
 from tapeline.runtime.ops.pointwise import check_dtype, computable
 from tapeline.runtime.spec import DType, TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, register_ufunc
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.value_sizes import bind_sized, known_size, refuse_batch
 
 INT64: DType = np.dtype(np.int64)
-
-
-def reject_traced(op_name: str, instead: str) -> NoReturn:
-    """Say that the shape of a result depends on values, which a trace does not know."""
-    raise SymbolicTensorError(
-        f"{op_name}: the shape of the result depends on the values, which are not known while a "
-        f"function is traced; {instead}, or call it outside of the traced function"
-    )
 
 
 # --- searchsorted ----------------------------------------------------------------------------
@@ -123,16 +116,25 @@ def searchsorted(
 # --- nonzero ---------------------------------------------------------------------------------
 
 
-def _nonzero_kernel(x: Array) -> Array:
+def _nonzero_kernel(x: Array, size: int | None) -> Array:
+    if x.ndim == 1:
+        return np.flatnonzero(x).reshape(1, -1)
     return np.stack(np.nonzero(x))
 
 
-def _nonzero_infer(x: TensorSpec) -> TensorSpec:
-    reject_traced("nonzero", "use tl.where(mask, x, other) or tl.count_nonzero")
+def _nonzero_infer(x: TensorSpec, size: int | None) -> TensorSpec:
+    return spec_of((x.ndim, known_size("nonzero", size)), INT64)
 
 
 NONZERO = define_op(
-    "nonzero", kernel=_nonzero_kernel, infer=_nonzero_infer, vjps=(None,), kinds=ANY_KIND
+    "nonzero",
+    kernel=_nonzero_kernel,
+    infer=_nonzero_infer,
+    attr_names=("size",),
+    vjps=(None,),
+    batch=refuse_batch,
+    traits=Trait.SIZED | Trait.NO_RECOMPUTE,
+    kinds=ANY_KIND,
 )
 
 
@@ -149,7 +151,8 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     ShapeError
         If `x` is 0-d.
     SymbolicTensorError
-        While a function is traced: the number of elements is not known then.
+        Under `vmap`, and in a trace in a branch, a loop or another function of one node: the number
+        of elements is not known there.
 
     Examples
     --------
@@ -162,8 +165,41 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     check_dtype("nonzero", x.dtype, ANY_KIND)
     if x.ndim == 0:
         raise ShapeError("nonzero: x is 0-d and has no indices; use x != 0")
-    places: Tensor = bind(NONZERO, (x,))
-    return tuple(places)
+    places: Tensor = bind_sized(NONZERO, (x,), x.size)
+    return tuple([places[axis] for axis in range(x.ndim)])
+
+
+# --- spans -----------------------------------------------------------------------------------
+
+
+def _span_kernel(start: Array, stop: Array, size: int | None) -> Array:
+    return np.arange(int(start), int(stop))
+
+
+def _span_infer(start: TensorSpec, stop: TensorSpec, size: int | None) -> TensorSpec:
+    return spec_of((known_size("span", size),), INT64)
+
+
+SPAN = define_op(
+    "span",
+    kernel=_span_kernel,
+    infer=_span_infer,
+    n_inputs=2,
+    attr_names=("size",),
+    vjps=(None, None),
+    batch=refuse_batch,
+    traits=Trait.SIZED | Trait.NO_RECOMPUTE,
+    kinds="iu",
+)
+"""The integers from the first number up to the second."""
+
+
+def span(start: TensorLike, stop: TensorLike) -> Tensor:
+    """The integers from `start` up to `stop`, which are 0-d tensors of int64; a trace need not know
+    them."""
+    bounds = [as_tensor(bound, INT64, "span") for bound in (start, stop)]
+    found: Tensor = bind_sized(SPAN, bounds, None)
+    return found
 
 
 attach_method("nonzero", nonzero)

@@ -15,10 +15,11 @@ from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.pointwise import BOOL, apply
-from tapeline.runtime.ops.searching import reject_traced
-from tapeline.runtime.ops.shaping import ravel, reshape
+from tapeline.runtime.ops.searching import INT64
+from tapeline.runtime.ops.shaping import ravel
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor, register_ufunc
+from tapeline.runtime.value_sizes import bind_sized, known_size, refuse_batch
 
 # --- distinct elements -----------------------------------------------------------------------
 
@@ -46,15 +47,27 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Tensor
 
 
-def _unique_kernel(x: Array) -> tuple[Array, ...]:
+def _unique_kernel(
+    x: Array, axis: int | None, equal_nan: bool, size: int | None
+) -> tuple[Array, ...]:
     found = np.unique(
-        x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+        x,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        axis=axis,
+        equal_nan=equal_nan,
     )
-    return tuple(part.astype(np.int64, copy=False) for part in found[1:])
+    first, inverse, counts = (part.astype(np.int64, copy=False) for part in found[1:])
+    return first, inverse.reshape(x.shape if axis is None else -1), counts
 
 
-def _unique_infer(x: TensorSpec) -> tuple[TensorSpec, ...]:
-    reject_traced("unique_values", "use tl.sort, whose result has a fixed shape")
+def _unique_infer(
+    x: TensorSpec, axis: int | None, equal_nan: bool, size: int | None
+) -> tuple[TensorSpec, ...]:
+    found = spec_of((known_size("unique", size),), INT64)
+    shape = x.static_shape
+    return found, spec_of(shape if axis is None else (shape[axis],), INT64), found
 
 
 UNIQUE = define_op(
@@ -62,11 +75,23 @@ UNIQUE = define_op(
     kernel=_unique_kernel,
     infer=_unique_infer,
     n_outputs=3,
+    attr_names=("axis", "equal_nan", "size"),
     vjps=(None,),
+    batch=refuse_batch,
+    traits=Trait.SIZED | Trait.NO_RECOMPUTE,
     kinds=ANY_KIND,
 )
 """For the distinct elements in ascending order: the index of the first, the place of each element
-of x among them, how often each occurs."""
+of x among them, how often each occurs. With an axis, of parts along it."""
+
+
+def unique_places(
+    x: Tensor, axis: int | None = None, equal_nan: bool = False
+) -> tuple[Tensor, ...]:
+    """What `UNIQUE` gives for a tensor."""
+    most = x.size if axis is None else x.shape[axis]
+    found: tuple[Tensor, ...] = bind_sized(UNIQUE, (x,), most, (axis, equal_nan))
+    return found
 
 
 def unique_all(x: TensorLike, /) -> UniqueAll:
@@ -87,7 +112,8 @@ def unique_all(x: TensorLike, /) -> UniqueAll:
     Raises
     ------
     SymbolicTensorError
-        While a function is traced: the number of distinct elements is not known then.
+        Under `vmap`, and in a trace in a branch, a loop or another function of one node: the number
+        of distinct elements is not known there.
 
     Examples
     --------
@@ -97,9 +123,9 @@ def unique_all(x: TensorLike, /) -> UniqueAll:
     (array([5, 7]), array([1, 2]), array([1, 0, 1]))
     """
     x = as_tensor(x, argument="unique_all")
-    indices, inverse, counts = bind(UNIQUE, (x,))
+    indices, inverse, counts = unique_places(x)
     values = take(ravel(x), indices, axis=0)
-    return UniqueAll(values, indices, reshape(inverse, x.shape), counts)
+    return UniqueAll(values, indices, inverse, counts)
 
 
 def unique_counts(x: TensorLike, /) -> UniqueCounts:

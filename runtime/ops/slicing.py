@@ -52,6 +52,8 @@ def numpy_index(index: BasicIndex) -> tuple[Any, ...]:
 
 def canonical_slice(given: slice, extent: int) -> SliceEntry:
     """The slice resolved against the extent."""
+    if given.start is None and given.stop is None and given.step is None:
+        return FULL
     for bound in (given.start, given.stop, given.step):
         if bound is not None and not hasattr(bound, "__index__"):
             raise ArgumentTypeError(f"index: slice bounds must be ints or None, got {given!r}")

@@ -20,6 +20,7 @@ from tapeline.compiler.frontend.convert.sequences import (
 from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import LOOPS, is_symbolic
 from tapeline.runtime import loop_options, nest, ranges
+from tapeline.runtime.dims import is_told
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops import creation, effects, joining, rounding
 from tapeline.runtime.ops.extrema import max as max_along
@@ -29,11 +30,11 @@ from tapeline.runtime.ops.reduction import any as any_along
 from tapeline.runtime.ops.reduction import sum as sum_along
 from tapeline.runtime.ops.selection import where
 from tapeline.runtime.ops.sorting import argsort, sort
-from tapeline.runtime.tensor import as_tensor
+from tapeline.runtime.tensor import Tensor, as_tensor
 
 
 def _range(*args: Any) -> Any:
-    if not any(map(is_symbolic, args)):
+    if not any(is_symbolic(x) or is_told(x) for x in args):
         return builtins.range(*args)
     bounds = [_index(x) for x in args]
     start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), tuple(bounds))
@@ -73,6 +74,8 @@ def _index(x: Any) -> Any:
 
 
 def _len(x: Any) -> Any:
+    if is_symbolic(x) and type(x) is Tensor and x.shape:
+        return x.shape[0]  # which may be open
     return x.count if isinstance(x, Sequence) else builtins.len(x)
 
 

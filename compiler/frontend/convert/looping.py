@@ -27,6 +27,7 @@ from tapeline.compiler.frontend.convert.state import (
     outer_graph,
     tracing_graph,
 )
+from tapeline.runtime.dims import is_told
 
 UNROLLED = 64
 """Loops of a known number of rounds up to this one are unrolled, as far as the budget goes."""
@@ -62,7 +63,8 @@ def repeat_for(
     if items.is_long_range:
         return _roll_range(items, test, body, state, what)
     count = items.count
-    if isinstance(count, int) and count <= UNROLLED and not items.is_explicit:
+    is_loop = items.is_explicit or not isinstance(count, int) or is_told(count)
+    if not is_loop and count <= UNROLLED:
         _Unrolling(test, body, state, what).run(items)
         return True
     loop = _counted(items, test, body, state, what)

@@ -31,17 +31,3 @@ def test_nonzero_gives_one_index_tensor_per_dimension() -> None:
 def test_nonzero_rejects_a_0d_tensor() -> None:
     with pytest.raises(ValueError, match="0-d"):
         tl.nonzero(3)
-
-
-def test_nonzero_of_a_traced_tensor_says_what_to_do() -> None:
-    @tl.function
-    def f(x: tl.Tensor) -> tl.Tensor:
-        return tl.nonzero(x)[0]
-
-    with pytest.raises(TypeError, match=r"depends on the values.*outside of the traced function"):
-        f(tl.asarray([1.0, 0.0]))
-
-
-def test_repeat_by_a_traced_tensor_says_what_to_do() -> None:
-    with pytest.raises(TypeError, match=r"repeat: the shape .* depends on the values.*Python ints"):
-        tl.function(tl.repeat)(tl.asarray([1.0, 2.0]), tl.asarray([2, 1]))

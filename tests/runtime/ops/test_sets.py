@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import tapeline as tl
 
@@ -28,11 +27,6 @@ def test_gradient_of_unique_values_goes_to_the_first_of_equals() -> None:
         tape.watch(x)
         total = tl.sum(tl.unique_values(x) * tl.asarray([10.0, 1.0]))
     np.testing.assert_array_equal(tape.gradient(total, x).numpy(), [1.0, 10.0, 0.0])
-
-
-def test_unique_values_of_a_traced_tensor_says_what_to_do() -> None:
-    with pytest.raises(TypeError, match="depends on the values"):
-        tl.function(tl.unique_values)(tl.asarray([1.0, 1.0]))
 
 
 def test_isin_promotes_its_operands() -> None:

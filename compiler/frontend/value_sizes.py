@@ -1,0 +1,140 @@
+"""Sizes that depend on values, in a trace: a symbol for each, and what it is in the call that is
+traced.
+
+The questions that the program asks of such a size are answered for the call at hand, as for all
+open sizes. So its value is worked out on the way, from the arguments of that call, where ops
+without effects lead there. Where they do not, and for specs, an example stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.compiler.frontend.location import user_location
+from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
+from tapeline.runtime.dims import Dim, present_value
+from tapeline.runtime.errors import SymbolicTensorError
+from tapeline.runtime.op import Attrs, Op, Trait
+from tapeline.runtime.tensor import Tensor
+
+EXAMPLES = (13, 17, 19, 23)
+"""What stands for sizes that nothing tells, in turn."""
+_MOST_WORK = 1 << 28
+"""Elements of the values that are worked out at most to know a size."""
+
+
+def make_size(
+    graph: CapturingGraph, op: Op, inputs: Sequence[Tensor], attrs: Attrs, most: Any
+) -> Any:
+    """The size of what `op` yields; the same for the same inputs. See
+    `CapturingGraph.value_size`."""
+    if graph.sizes is None:
+        raise SymbolicTensorError(_refusal(graph, op))
+    nodes = tuple([graph.value_id(tensor) for tensor in inputs])
+    key = op, nodes, attrs
+    found = graph.value_sizes.get(key)
+    if found is None:
+        number = len(graph.value_sizes)
+        value: int | None
+        if number < len(graph.told):
+            value = graph.told[number]
+        else:
+            value = _present_size(graph, op, nodes, attrs)
+        if value is None:
+            value = EXAMPLES[number % len(EXAMPLES)]
+            value = value if most is None else min(value, present_value(most))
+        found = graph.value_sizes[key] = graph.sizes.add_told(value)
+    return found
+
+
+def _refusal(graph: CapturingGraph, op: Op) -> str:
+    place = user_location()
+    where = f" at {place.filename}:{place.line}" if place is not None else ""
+    return (
+        f"{op.name}{where}: the size of the result depends on values, and this stands in "
+        f"{graph.name!r}, which is a part of a trace: the body of a loop or of a branch, or a "
+        "function under vmap, checkpoint or the like. There all sizes must be known beforehand. Do "
+        "this step before or after it, or use tl.where(mask, x, other), tl.count_nonzero(mask) and "
+        "the like, whose results have a fixed size"
+    )
+
+
+def _present_size(graph: CapturingGraph, op: Op, nodes: Sequence[int], attrs: Attrs) -> int | None:
+    """What the size is in the call that is traced; None where that cannot be told."""
+    needed = _ancestors(graph, nodes)
+    if needed is None:
+        return None
+    values: dict[int, Any] = {}
+    try:
+        with np.errstate(all="ignore"):
+            for node in needed:
+                values[node] = _present(graph, node, values)
+                if values[node] is None:
+                    return None
+            found = op.kernel(*[values[node] for node in nodes], *attrs, None)
+    except Exception:  # the call itself will meet it, and say it better
+        return None
+    return int((found[0] if isinstance(found, tuple) else found).shape[-1])
+
+
+def _ancestors(graph: CapturingGraph, nodes: Sequence[int]) -> list[int] | None:
+    """The nodes that make these, ascending; None where that has effects, loops or is too dear."""
+    needed, stack, work = set(), list(nodes), 0
+    while stack:
+        node = stack.pop()
+        if node in needed:
+            continue
+        needed.add(node)
+        op, specs = graph.ops[node], graph.specs[node]
+        if (
+            op.has(Trait.EFFECT)
+            or op.has(Trait.RANDOM)
+            or (op.subgraphs and not op.has(Trait.CALL))
+        ):
+            return None
+        for spec in specs if isinstance(specs, tuple) else (specs,):
+            size = 1
+            for extent in spec.static_shape:
+                size *= present_value(extent)
+            work += size
+        if work > _MOST_WORK:
+            return None
+        stack += graph.inputs[node]
+    return sorted(needed)
+
+
+def _present(graph: CapturingGraph, node: int, values: dict[int, Any]) -> Any:
+    """The value of a node in the call that is traced; None where nobody knows it."""
+    op = graph.ops[node]
+    if op is CONSTANT:
+        return graph.constant_value(node)
+    if op is PLACEHOLDER:
+        return _input_value(graph, node)
+    inputs = [values[k] for k in graph.inputs[node]]
+    found = op.kernel(*inputs, *_present_attrs(graph.attrs[node]))
+    return found if isinstance(found, tuple) else np.asarray(found)
+
+
+def _input_value(graph: CapturingGraph, node: int) -> Any:
+    value = graph.feeds.get(node)
+    for capture in graph.captures:
+        if capture.placeholder == node:
+            value = capture.source if isinstance(capture.source, np.ndarray) else capture.before
+    for resource in graph.resources.values():
+        if resource.placeholder == node:
+            value = resource.variable._value
+    value = value._value if type(value) is Tensor else value
+    spec = graph.spec(node)
+    if not isinstance(value, np.ndarray):
+        return None
+    return value.astype(spec.dtype, copy=False)
+
+
+def _present_attrs(attrs: Any) -> Any:
+    if type(attrs) is tuple:
+        return tuple([_present_attrs(attr) for attr in attrs])
+    return attrs.value if type(attrs) is Dim else attrs

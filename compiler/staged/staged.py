@@ -1,0 +1,281 @@
+"""A graph of which sizes depend on values, as something to call: stage by stage.
+
+Each stage runs for the sizes that were told before it. Sizes that come for the first time are
+served by a script, which costs what the ops cost in NumPy; for those that come again, and for
+loops, the stage is compiled like any other graph. Tapes record what runs, so gradients need no
+rules of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.codegen.target import PLAIN, Manner
+from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.compiler.frontend.specialize import Specializer
+from tapeline.compiler.ir.control_ops import is_loop
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
+from tapeline.compiler.staged.other_sizes import OtherSizes
+from tapeline.compiler.staged.script import Script, script_of
+from tapeline.compiler.staged.stages import Stage, Teller, begin_alike, cut, is_sized
+from tapeline.runtime.dims import Dim
+from tapeline.runtime.dispatch import STATE, bind
+from tapeline.runtime.op import Op
+from tapeline.runtime.sizes import Sizes
+from tapeline.runtime.tensor import Tensor, new_tensor, wrap
+from tapeline.runtime.value_sizes import bind_sized
+
+MAX_CASES = 128
+"""For how many sizes a stage keeps native code."""
+_WORTH_PLANNING = 3e-3
+"""Seconds that scripts may spend on one size before it is compiled: about what that costs."""
+_REMEMBERED = 4096
+
+
+class StagedGraph:
+    """What `DifferentiableGraph` is for graphs whose sizes do not depend on values.
+
+    Parameters
+    ----------
+    graph : Graph
+        A traced graph.
+    sizes : Sizes
+        Its open sizes: all of them depend on values.
+    manner : Manner
+        How code is made.
+    max_bytes : int, optional
+        How much a call under a tape may keep for its gradient, per stage.
+    """
+
+    def __init__(
+        self, graph: Graph, sizes: Sizes, manner: Manner = PLAIN, max_bytes: int | None = None
+    ) -> None:
+        self.graph = graph
+        self.sizes = sizes
+        self.manner = manner
+        self.max_bytes = max_bytes
+        self.n_inputs = len(graph.placeholders)
+        self.n_outputs = len(graph.outputs)
+        self.stages = [_StageCode(self, stage) for stage in cut(graph)]
+        self._constants = {
+            node: new_tensor(value)
+            for node in range(len(graph))
+            if (value := graph.constant_value(node)) is not None
+        }
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Spent in passes and in code generation, in all stages."""
+        spent = [case.seconds for code in self.stages for case in list(code.cases.values())]
+        return sum(a for a, _ in spent), sum(b for _, b in spent)
+
+    def traced_stages(self) -> list[Graph]:
+        """The stages as graphs, for the sizes of the call that was traced."""
+        filler = Specializer(self.sizes, self.sizes.values, call_op)
+        return [filler.graph(code.stage.graph)[0] for code in self.stages if not code.is_empty]
+
+    def __call__(
+        self, inputs: Sequence[Tensor], other: OtherSizes | None = None
+    ) -> tuple[Tensor, ...]:
+        """The outputs for these tensors; from where a call of another trace stopped, if one did.
+
+        Raises
+        ------
+        OtherSizes
+            If the sizes on the way do not fit the trace.
+        """
+        if STATE.handler is not None:
+            return self._inlined(inputs)
+        values = dict(self._constants)
+        if other is not None:
+            values |= {node: value for node, value in other.values.items() if node < other.end}
+        values.update(zip(self.graph.placeholders, inputs, strict=True))
+        if other is None:
+            return self._run(values, 0, ())
+        return self._run(values, other.stage, other.sizes)
+
+    def _run(
+        self, values: dict[int, Tensor], first: int, sizes: tuple[int, ...]
+    ) -> tuple[Tensor, ...]:
+        for number in range(first, len(self.stages)):
+            if sizes and not self.sizes.hold(sizes, len(sizes) - 1):
+                raise self._other_sizes(number, sizes, values)
+            code = self.stages[number]
+            stage = code.stage
+            outputs = code.run([values[node] for node in stage.inputs], sizes)
+            values.update(zip(stage.outputs, outputs, strict=True))
+            teller = stage.teller
+            if teller is not None:
+                sizes = (*sizes, _tell(teller, values))
+        return tuple([values[node] for node in self.graph.outputs])
+
+    def _other_sizes(
+        self, number: int, sizes: tuple[int, ...], values: dict[int, Tensor]
+    ) -> OtherSizes:
+        teller = self.stages[number - 1].stage.teller
+        assert teller is not None
+        failed = self.sizes.first_failure(sizes)
+        return OtherSizes(self.graph, teller.end, number, sizes, values, str(failed))
+
+    def goes_on(self, other: OtherSizes) -> bool:
+        """Whether it can go on where a call of another trace stopped."""
+        stages = self.stages[: other.stage]
+        if len(stages) < other.stage or not self.sizes.hold(other.sizes):
+            return False
+        teller = stages[-1].stage.teller
+        is_like = teller is not None and teller.end == other.end
+        return is_like and begin_alike(self.graph, other.graph, other.end)
+
+    def _inlined(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The outputs in a trace around: the ops become part of it."""
+        graph = self.graph
+        values: list[Any] = [None] * len(graph)
+        given = dict(zip(graph.placeholders, inputs, strict=True))
+        known: list[Any] = []
+        ops: dict[Op, Op] = {}
+        for node, op in enumerate(graph.ops):
+            arguments = [values[k] for k in graph.inputs[node]]
+            if op is PLACEHOLDER:
+                values[node] = given[node]
+            elif op is CONSTANT:
+                values[node] = self._constants[node]
+            elif op is PICK:
+                values[node] = arguments[0][graph.attrs[node][0]]
+            elif is_sized(op):
+                *attrs, _ = graph.attrs[node]
+                made = bind_sized(op, arguments, None, tuple(attrs))
+                known.append((made if type(made) is Tensor else made[0]).shape[-1])
+                values[node] = made
+            else:
+                filler = Specializer(self.sizes, known, call_op)
+                if op not in ops:
+                    ops[op] = filler.op(op)
+                values[node] = bind(ops[op], arguments, filler.fill(graph.attrs[node]))
+        return tuple([values[node] for node in graph.outputs])
+
+
+def _tell(teller: Teller, values: dict[int, Tensor]) -> int:
+    """Runs the op that tells a size."""
+    results = bind(teller.op, [values[k] for k in teller.inputs], (*teller.attrs, None))
+    if type(results) is Tensor:
+        results = (results,)
+    for node, result in zip(teller.results, results, strict=True):
+        if node is not None:
+            values[node] = result
+    return int(results[0]._value.shape[-1])
+
+
+class _StageCode:
+    """A stage and what runs it, by sizes."""
+
+    def __init__(self, owner: StagedGraph, stage: Stage) -> None:
+        self.owner = owner
+        self.stage = stage
+        graph = stage.graph
+        self.symbols = _symbols(graph, owner.sizes)
+        self.is_final = stage.teller is None
+        self.is_heavy = any(is_loop(op) for op in graph.ops)
+        self.is_empty = len(graph) == len(graph.placeholders)
+        self.cases: dict[tuple[int, ...], DifferentiableGraph] = {}
+        self._spent: dict[tuple[int, ...], float] = {}
+        self._scripts: dict[bool, Script] = {}
+        self._lock = threading.RLock()
+        results = set(owner.graph.outputs)
+        self._results = [k for k, node in enumerate(stage.outputs) if node in results]
+
+    def run(self, inputs: Sequence[Tensor], sizes: tuple[int, ...]) -> Sequence[Tensor]:
+        """The outputs for these sizes."""
+        if self.is_empty:
+            return ()
+        key = tuple([sizes[k] for k in self.symbols])
+        case = self.cases.get(key)
+        if case is not None:
+            return case(inputs)
+        if self.is_heavy or not self.symbols or self._spent.get(key, 0.0) > _WORTH_PLANNING:
+            return self.case(key, sizes)(inputs)
+        start = time.perf_counter()
+        outputs = self._run_script(inputs, sizes)
+        if len(self._spent) >= _REMEMBERED:
+            self._spent.clear()
+        self._spent[key] = self._spent.get(key, 0.0) + time.perf_counter() - start
+        return outputs
+
+    def case(self, key: tuple[int, ...], sizes: Sequence[int]) -> DifferentiableGraph:
+        """The compiled stage for these sizes, made if need be."""
+        with self._lock:
+            found = self.cases.get(key)
+            if found is None:
+                if len(self.cases) >= MAX_CASES:
+                    del self.cases[next(iter(self.cases))]
+                graph, manner = self.stage.graph, self.owner.manner
+                if self.symbols:
+                    graph, _ = Specializer(self.owner.sizes, sizes, call_op).graph(graph)
+                    manner = replace(manner, open_sizes=True)
+                found = DifferentiableGraph(graph, manner, self.owner.max_bytes)
+                self.cases[key] = found
+            return found
+
+    def _run_script(self, inputs: Sequence[Tensor], sizes: tuple[int, ...]) -> Sequence[Tensor]:
+        has_history = any(tensor._node is not None for tensor in inputs)
+        raw = not STATE.callbacks and not (has_history and STATE.active is not None)
+        script = self._script(raw)
+        if not raw:
+            outputs: Sequence[Tensor] = script(sizes, *inputs)
+            return outputs
+        values = [tensor._value for tensor in inputs]
+        with np.errstate(all="ignore"):
+            arrays = [np.asarray(array) for array in script(sizes, *values)]
+        for k in self._results:
+            if not arrays[k].flags.owndata:
+                arrays[k] = arrays[k].copy()  # it may be memory of an argument
+        return [wrap(array) for array in arrays]
+
+    def _script(self, raw: bool) -> Script:
+        found = self._scripts.get(raw)
+        if found is None:
+            found = script_of(self.stage.graph, self.owner.sizes, call_op, raw)
+            self._scripts[raw] = found
+        return found
+
+
+def _symbols(graph: Graph, sizes: Sizes) -> tuple[int, ...]:
+    """The numbers of the symbols that a graph speaks of."""
+    found: set[int] = set()
+
+    def look(value: Any) -> None:
+        if type(value) is Dim:
+            found.update(sizes.symbols_in(value))
+        elif type(value) is tuple:
+            for part in value:
+                look(part)
+
+    pending = [graph]
+    for one in pending:
+        for specs in one.specs:
+            for spec in specs if isinstance(specs, tuple) else (specs,):
+                look(spec.shape)
+        for attrs in one.attrs:
+            look(tuple(attrs))
+        pending += [inner for op in dict.fromkeys(one.ops) for inner in op.subgraphs]
+    return tuple(sorted(found))
+
+
+def call_op(graph: Graph) -> Op:
+    """The op that calls a graph."""
+    return DifferentiableGraph(graph).op
+
+
+def callable_graph(
+    graph: Graph, sizes: Sizes | None, manner: Manner, max_bytes: int | None = None
+) -> DifferentiableGraph | StagedGraph:
+    """What calls the graph: in stages where sizes depend on values."""
+    if sizes is not None and any(map(is_sized, dict.fromkeys(graph.ops))):
+        return StagedGraph(graph, sizes, manner, max_bytes)
+    return DifferentiableGraph(graph, manner, max_bytes)
