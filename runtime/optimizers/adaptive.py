@@ -18,6 +18,8 @@ class Adam(Optimizer):
     """Steps along the decaying mean of the gradients, over the root of that of their squares.
 
     Both means are divided by what part of them is filled, so the first steps are not too small.
+    A sparse gradient changes only the rows that it names, and only their means: those of the others
+    wait for their next turn. With a weight decay, which concerns all rows, it is made dense.
 
     Parameters
     ----------
@@ -51,7 +53,8 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
         clip_norm: float | None = None,
     ) -> None:
-        super().__init__(learning_rate, clip_norm, ("mean", "square"))
+        kept = ("mean", "square")
+        super().__init__(learning_rate, clip_norm, kept, takes_rows=not weight_decay)
         self.beta1, self.beta2 = beta1, beta2
         self.epsilon = epsilon
         self.weight_decay = weight_decay
@@ -62,8 +65,9 @@ class Adam(Optimizer):
         return value - self._change(gradient, slots, step)
 
     def _change(self, gradient: Tensor, slots: Slots, step: Step) -> Tensor:
-        mean = slots["mean"] * self.beta1 + gradient * (1.0 - self.beta1)
-        square = slots["square"] * self.beta2 + gradient * gradient * (1.0 - self.beta2)
+        mean = slots["mean"].read_value() * self.beta1 + gradient * (1.0 - self.beta1)
+        old = slots["square"].read_value()
+        square = old * self.beta2 + gradient * gradient * (1.0 - self.beta2)
         slots["mean"].assign(mean)
         slots["square"].assign(square)
         size = step.rate / step.correction(self.beta1)
@@ -102,6 +106,8 @@ class AdamW(Adam):
 
 class RMSProp(Optimizer):
     """Gradients over the root of the decaying mean of their squares, with momentum if asked.
+
+    Sparse gradients are taken as in `Adam`.
 
     Parameters
     ----------
@@ -145,21 +151,23 @@ class RMSProp(Optimizer):
 
     def _update(self, gradient: Tensor, value: Tensor, slots: Slots, step: Step) -> Tensor:
         rest = 1.0 - self.decay
-        square = slots["square"] * self.decay + gradient * gradient * rest
+        square = slots["square"].read_value() * self.decay + gradient * gradient * rest
         slots["square"].assign(square)
         if self.centered:
-            mean = slots["mean"] * self.decay + gradient * rest
+            mean = slots["mean"].read_value() * self.decay + gradient * rest
             slots["mean"].assign(mean)
             square = maximum(square - mean * mean, 0.0)
         change = gradient / (sqrt(square) + self.epsilon)
         if self.momentum:
-            change = slots["momentum"] * self.momentum + change
+            change = slots["momentum"].read_value() * self.momentum + change
             slots["momentum"].assign(change)
         return value - change * step.rate
 
 
 class Adagrad(Optimizer):
     """Gradients over the root of the sum of all their squares so far.
+
+    A sparse gradient changes only the rows that it names, which is all that its zeros would leave.
 
     Parameters
     ----------
@@ -196,6 +204,6 @@ class Adagrad(Optimizer):
         return np.full(variable.shape, self.initial, variable.dtype)
 
     def _update(self, gradient: Tensor, value: Tensor, slots: Slots, step: Step) -> Tensor:
-        total = slots["sum"] + gradient * gradient
+        total = slots["sum"].read_value() + gradient * gradient
         slots["sum"].assign(total)
         return value - gradient / (sqrt(total) + self.epsilon) * step.rate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from tapeline.runtime.indexed_slices import IndexedSlices
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.powers import POWER
 from tapeline.runtime.optimizers.clipping import clip_by_global_norm
+from tapeline.runtime.optimizers.rows import update_rows
 from tapeline.runtime.spec import DType
 from tapeline.runtime.tape import stop_recording
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, new_tensor
@@ -22,7 +23,16 @@ from tapeline.runtime.variable import Variable
 
 Schedule: TypeAlias = Callable[[Tensor], TensorLike]
 LearningRate: TypeAlias = float | Variable | Schedule
-Slots: TypeAlias = dict[str, Variable]
+
+
+class Slot(Protocol):
+    """What is kept beside a variable: a Variable, or rows of one."""
+
+    def read_value(self) -> Tensor: ...
+    def assign(self, value: Tensor, /) -> object: ...
+
+
+Slots: TypeAlias = Mapping[str, Slot]
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -41,6 +51,9 @@ class Optimizer:
         `tl.optimizers`.
     clip_norm : float, optional
         Scale the gradients down where the norm of them all is larger.
+    takes_rows : bool
+        Whether a sparse gradient (`IndexedSlices`) changes only the rows that it names, of the
+        variable and of what is kept beside it; otherwise it is made dense.
     slot_names : tuple of str
         What a subclass keeps beside each variable.
 
@@ -55,8 +68,10 @@ class Optimizer:
         learning_rate: LearningRate,
         clip_norm: float | None = None,
         slot_names: tuple[str, ...] = (),
+        takes_rows: bool = True,
     ) -> None:
         self.slot_names = slot_names
+        self.takes_rows = takes_rows
         if callable(learning_rate) or isinstance(learning_rate, Variable):
             self._learning_rate: Any = learning_rate
         else:
@@ -67,7 +82,7 @@ class Optimizer:
             raise ArgumentError(f"{self._name()}: clip_norm must be above 0, got {clip_norm}")
         self.clip_norm = clip_norm
         self.step = Variable(0, trainable=False, name="step")
-        self._slots: dict[Variable, Slots] = {}
+        self._slots: dict[Variable, dict[str, Variable]] = {}
 
     def _name(self) -> str:
         return type(self).__name__
@@ -96,7 +111,7 @@ class Optimizer:
                 with push_handler(None):  # a trace keeps them as Variables of outside
                     self._slots[variable] = self._new_slots(variable)
 
-    def _new_slots(self, variable: Variable) -> Slots:
+    def _new_slots(self, variable: Variable) -> dict[str, Variable]:
         return {
             name: Variable(
                 self._initial(name, variable), False, f"{variable.name or 'variable'}/{name}"
@@ -138,12 +153,12 @@ class Optimizer:
                 self._check(gradient, variable)
                 dtype = variable.dtype
                 change = Step(cast_tensor(rate, dtype), turn, dtype)
+                slots = self._slots[variable]
                 if type(gradient) is IndexedSlices:
                     rows = gradient.with_values(cast_tensor(gradient.values, dtype))
-                    self._update_rows(rows, variable, change)
+                    self._update_rows(rows, variable, slots, change)
                     continue
                 value = variable.read_value()
-                slots = self._slots[variable]
                 variable.assign(self._update(cast_tensor(gradient, dtype), value, slots, change))
             self.step.assign_add(1)
 
@@ -158,18 +173,18 @@ class Optimizer:
             return rate.read_value()
         return as_tensor(rate(self.step.read_value()), argument="learning_rate")
 
-    takes_rows = False
-    """Whether rows of a sparse gradient are updated alone; otherwise the whole stands for them."""
-
     def _taken(self, gradient: Any) -> Any:
         """A gradient as a tensor, or as rows where those do."""
-        if type(gradient) is IndexedSlices and self.takes_rows and self.clip_norm is None:
-            return gradient
-        return as_tensor(gradient)
+        is_sparse = type(gradient) is IndexedSlices and self.takes_rows
+        return gradient if is_sparse else as_tensor(gradient)
 
-    def _update_rows(self, rows: IndexedSlices, variable: Variable, step: Step) -> None:
+    def _update_rows(
+        self, rows: IndexedSlices, variable: Variable, slots: dict[str, Variable], step: Step
+    ) -> None:
         """Update the rows of a variable that a sparse gradient names."""
-        raise NotImplementedError
+        update_rows(
+            rows, variable, slots, lambda rows, value, own: self._update(rows, value, own, step)
+        )
 
     def _check(self, gradient: Any, variable: Variable) -> None:
         if gradient.shape != variable.shape:

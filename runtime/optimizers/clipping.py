@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 import numpy as np
 
-from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.indexed_slices import IndexedSlices
 from tapeline.runtime.ops.powers import sqrt
 from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.selection import clip, maximum
+from tapeline.runtime.optimizers.rows import added_up, map_gradients
 from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor, new_tensor
 
 
@@ -19,7 +22,7 @@ def global_norm(gradients: Any, /) -> Tensor:
 
     Parameters
     ----------
-    gradients : structure of TensorLike of float or None
+    gradients : structure of TensorLike of float, IndexedSlices or None
         None counts as zeros.
 
     Examples
@@ -28,12 +31,16 @@ def global_norm(gradients: Any, /) -> Tensor:
     >>> tl.optimizers.global_norm([[3.0], None, [[4.0]]]).item()
     5.0
     """
-    total: Tensor | None = None
-    for leaf in nest.flatten(gradients):
-        tensor = as_tensor(leaf, argument="global_norm")
-        square = sum_over(tensor * tensor)
-        total = square if total is None else total + square
-    return sqrt(new_tensor(np.zeros(())) if total is None else total)
+    squares: list[Tensor] = []
+
+    def add(gradient: Any) -> None:
+        if type(gradient) is IndexedSlices:
+            gradient = added_up(gradient).values
+        tensor = as_tensor(gradient, argument="global_norm")
+        squares.append(sum_over(tensor * tensor))
+
+    map_gradients(add, gradients)
+    return sqrt(functools.reduce(operator.add, squares) if squares else new_tensor(np.zeros(())))
 
 
 def clip_by_global_norm(gradients: Any, max_norm: float, /) -> tuple[Any, Tensor]:
@@ -41,14 +48,14 @@ def clip_by_global_norm(gradients: Any, max_norm: float, /) -> tuple[Any, Tensor
 
     Parameters
     ----------
-    gradients : structure of TensorLike of float or None
-        None stays None.
+    gradients : structure of TensorLike of float, IndexedSlices or None
+        None stays None, sparse gradients stay sparse.
     max_norm : float
         Above 0.
 
     Returns
     -------
-    (structure of Tensor, Tensor)
+    (structure of Tensor or IndexedSlices, Tensor)
         The gradients, and their norm before.
 
     Examples
@@ -63,15 +70,17 @@ def clip_by_global_norm(gradients: Any, max_norm: float, /) -> tuple[Any, Tensor
     norm = global_norm(gradients)
     factor = float(max_norm) / maximum(norm, float(max_norm))
 
-    def scaled(gradient: Any) -> Tensor:
+    def scaled(gradient: Any) -> Any:
+        if type(gradient) is IndexedSlices:
+            return gradient * cast_tensor(factor, gradient.dtype)
         tensor = as_tensor(gradient, argument="clip_by_global_norm")
         return tensor * cast_tensor(factor, tensor.dtype)
 
-    return nest.map_structure(scaled, gradients), norm
+    return map_gradients(scaled, gradients), norm
 
 
 def clip_by_value(gradients: Any, limit: float, /) -> Any:
-    """Each element of each gradient, but no further from 0 than `limit`.
+    """Each element of each gradient, but no further from 0 than `limit`; rows stay rows.
 
     Examples
     --------
@@ -82,4 +91,11 @@ def clip_by_value(gradients: Any, limit: float, /) -> Any:
     if not limit > 0:
         raise ArgumentError(f"clip_by_value: limit must be above 0, got {limit}")
     bound = float(limit)
-    return nest.map_structure(lambda gradient: clip(gradient, -bound, bound), gradients)
+
+    def clipped(gradient: Any) -> Any:
+        if type(gradient) is IndexedSlices:
+            rows = added_up(gradient)
+            return rows.with_values(clip(rows.values, -bound, bound))
+        return clip(gradient, -bound, bound)
+
+    return map_gradients(clipped, gradients)

@@ -13,7 +13,9 @@ from tapeline.runtime.variable import Variable
 class SGD(Optimizer):
     """Gradient descent, with momentum if asked.
 
-    Of a sparse gradient only the rows are updated where neither momentum nor decay needs more.
+    A sparse gradient changes only the rows that it names, and only their momentum: that of the
+    others waits for their next turn. With a weight decay, which concerns all rows, it is made
+    dense.
 
     `v = momentum * v + g`, then `x -= rate * v`; with Nesterov's momentum
     `x -= rate * (g + momentum * v)`.
@@ -49,16 +51,21 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
         clip_norm: float | None = None,
     ) -> None:
-        super().__init__(learning_rate, clip_norm, ("momentum",) if momentum else ())
+        kept = ("momentum",) if momentum else ()
+        super().__init__(learning_rate, clip_norm, kept, takes_rows=not weight_decay)
         if nesterov and not momentum:
             raise ArgumentError("SGD: nesterov needs a momentum above 0")
         self.momentum = momentum
         self.nesterov = nesterov
         self.weight_decay = weight_decay
-        self.takes_rows = not (momentum or weight_decay)
 
-    def _update_rows(self, rows: IndexedSlices, variable: Variable, step: Step) -> None:
-        variable.assign_sub(rows * step.rate)
+    def _update_rows(
+        self, rows: IndexedSlices, variable: Variable, slots: dict[str, Variable], step: Step
+    ) -> None:
+        if self.momentum:
+            super()._update_rows(rows, variable, slots, step)
+        else:
+            variable.assign_sub(rows * step.rate)
 
     def _update(self, gradient: Tensor, value: Tensor, slots: Slots, step: Step) -> Tensor:
         if self.weight_decay:
@@ -66,7 +73,7 @@ class SGD(Optimizer):
         if not self.momentum:
             return value - gradient * step.rate
         kept = slots["momentum"]
-        velocity = kept * self.momentum + gradient
+        velocity = kept.read_value() * self.momentum + gradient
         kept.assign(velocity)
         if self.nesterov:
             velocity = gradient + velocity * self.momentum
@@ -77,7 +84,7 @@ class Lion(Optimizer):
     """Steps of one size along the sign of a mean of gradients.
 
     `x -= rate * (sign(b1 * m + (1 - b1) * g) + weight_decay * x)`, then
-    `m = b2 * m + (1 - b2) * g`.
+    `m = b2 * m + (1 - b2) * g`. Sparse gradients are taken as in `SGD`.
 
     Parameters
     ----------
@@ -107,7 +114,7 @@ class Lion(Optimizer):
         weight_decay: float = 0.0,
         clip_norm: float | None = None,
     ) -> None:
-        super().__init__(learning_rate, clip_norm, ("mean",))
+        super().__init__(learning_rate, clip_norm, ("mean",), takes_rows=not weight_decay)
         self.beta1, self.beta2 = beta1, beta2
         self.weight_decay = weight_decay
 

@@ -1,4 +1,5 @@
-"""Writes `trajectories.json`: what PyTorch's optimizers do to two rows of numbers, step by step.
+"""Writes `trajectories.json`: what PyTorch's optimizers do to two rows of numbers, step by step,
+and `sparse_trajectories.json`: what they do to a table of which each step looks up some rows.
 
     python -m tests.runtime.optimizers.trajectories
 
@@ -8,10 +9,12 @@ Needs PyTorch, which the tests do not: they read the file.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_suffix(".json")
+SPARSE_FILE = FILE.with_name("sparse_trajectories.json")
 START = [[1.0, -2.0, 0.5], [3.0, 0.25, -1.5]]
 WEIGHTS = [1.0, 10.0, 0.1]
 STEPS = 5
@@ -32,6 +35,18 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "adagrad": ("Adagrad", {"lr": 0.1, "initial_accumulator_value": 0.1}),
 }
 
+TABLE = [[1.0, -2.0], [0.5, 3.0], [0.25, -1.5], [2.0, 0.75], [-1.0, 0.125]]
+LOOK_UPS = [[1, 3, 1], [0, 1, 1], [3, 2, 0], [1, 1, 1], [2, 0, 3]]
+"""The rows that each step looks up; the last row is never used."""
+NO_EPSILON = 1e-30
+"""So small that it does not matter to which root it is added, where PyTorch's two Adams differ."""
+SPARSE_CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "sgd": ("SGD", {"lr": 0.02}),
+    "adam": ("SparseAdam", {"lr": 0.05, "eps": NO_EPSILON}),
+    "adam betas": ("SparseAdam", {"lr": 0.05, "betas": BETAS, "eps": NO_EPSILON}),
+    "adagrad": ("Adagrad", {"lr": 0.1, "initial_accumulator_value": 0.1}),
+}
+
 
 def trajectory(name: str, options: dict[str, Any]) -> list[list[float]]:
     """The values after each step, both rows as one."""
@@ -49,6 +64,29 @@ def trajectory(name: str, options: dict[str, Any]) -> list[list[float]]:
     return found
 
 
+def sparse_trajectory(name: str, options: dict[str, Any]) -> list[list[float]]:
+    """The table after each step."""
+    import torch  # type: ignore[import-not-found, unused-ignore]  # not needed to test
+
+    table = torch.nn.Embedding.from_pretrained(
+        torch.tensor(TABLE, dtype=torch.float64), freeze=False, sparse=True
+    )
+    optimizer = getattr(torch.optim, name)(table.parameters(), **options)
+    found = []
+    for rows in LOOK_UPS:
+        optimizer.zero_grad()
+        taken = table(torch.tensor(rows))
+        ((taken * taken).sum() - taken.sum()).backward()
+        optimizer.step()
+        found.append(table.weight.detach().reshape(-1).tolist())
+    return found
+
+
+def write(file: Path, cases: dict[str, Any], run: Callable[..., Any]) -> None:
+    lines = [f'"{name}": {json.dumps(run(*case))}' for name, case in cases.items()]
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 if __name__ == "__main__":
-    lines = [f'"{name}": {json.dumps(trajectory(*case))}' for name, case in CASES.items()]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    write(FILE, CASES, trajectory)
+    write(SPARSE_FILE, SPARSE_CASES, sparse_trajectory)
