@@ -26,9 +26,7 @@ from tapeline.compiler.eagerly import EAGERLY
 from tapeline.compiler.frontend.families import open_places
 from tapeline.compiler.frontend.location import frames_of_library
 from tapeline.compiler.frontend.options import MAX_TRACES, Options
-from tapeline.compiler.frontend.retraces import (
-    Explanation,
-)
+from tapeline.compiler.frontend.retraces import Explanation
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
 from tapeline.compiler.staged.other_sizes import OtherSizes
 from tapeline.compiler.traces import Traces, takes_numbers
@@ -55,7 +53,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-
 MAX_VARIANTS = 8
 """How many traces of one signature are kept that differ in what they read of the world."""
 _ENTRIES = 8
@@ -69,8 +66,7 @@ class Function(NativeCallable, Generic[P, R]):
     """A compiled function; see `function`.
 
     The first call of a signature traces and compiles, the second one adds a native entry; from then
-    on such calls
-    do not come here.
+    on such calls do not come here.
     """
 
     __slots__ = ("__dict__", "__weakref__", "_entry", "_slow")
