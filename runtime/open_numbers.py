@@ -1,9 +1,10 @@
 """Python numbers that a trace leaves open: arguments that come with another value at each call.
 
 An `OpenNumber` stands for a float or an int. Beside tensors it is what the number would be: a 0-d
-value of the trace that promotes weakly. With other numbers it computes floats, as Python does.
-Whatever else is asked of it, a comparison or its value, cannot be answered: the trace is given up
-with `NumberAskedError`, and made again with the number as a constant.
+value of the trace that promotes weakly, or an index. With other numbers it computes as Python does;
+ints as long as they surely fit. Its sign is known, for a call with another sign has another trace.
+Whatever else is asked of it, such as its value, cannot be answered: the trace is given up with
+`NumberAskedError`, and made again with the number as a constant.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import numpy as np
 
 from tapeline.runtime.spec import DType
 
@@ -33,6 +36,12 @@ class NumberAskedError(BaseException):
         self.asked = asked
 
 
+_LARGEST_ARGUMENT = 1 << 31
+_LARGEST = 1 << 63
+_EXACT = 1 << 53
+"""Ints up to here are exact as floats, so that their quotient is Python's."""
+
+
 class OpenNumber:
     """A number that is not fixed; see the module. To `isinstance` it is an int or a float.
 
@@ -46,11 +55,13 @@ class OpenNumber:
         Where to note which numbers were asked for.
     positions : frozenset of int
         The numbers among the arguments that it is made of.
-    is_argument : bool
-        Whether it is one of them itself: then it is neither 0 nor infinite nor NaN.
+    sign : int
+        1 or -1 for what is above or below 0 for sure; 0 if unknown.
+    bound : int
+        An int is not larger than this, nor its negative.
     """
 
-    __slots__ = ("_asked", "_is_argument", "_positions", "_tensor", "kind")
+    __slots__ = ("_asked", "_bound", "_positions", "_sign", "_tensor", "kind")
 
     __array_ufunc__: ClassVar[None] = None
 
@@ -60,13 +71,15 @@ class OpenNumber:
         kind: type,
         asked: set[int],
         positions: frozenset[int],
-        is_argument: bool = False,
+        sign: int = 0,
+        bound: int = _LARGEST_ARGUMENT,
     ) -> None:
         self._tensor = tensor
         self.kind = kind
         self._asked = asked
         self._positions = positions
-        self._is_argument = is_argument
+        self._sign = sign
+        self._bound = bound
 
     @property
     def __class__(self) -> type:
@@ -81,12 +94,14 @@ class OpenNumber:
         self._asked |= self._positions
         raise NumberAskedError(self._asked)
 
-    __bool__ = __int__ = __float__ = __complex__ = __index__ = ask
+    __int__ = __float__ = __complex__ = __index__ = ask
     __trunc__ = __floor__ = __ceil__ = __round__ = ask
     __repr__ = __str__ = __format__ = __hash__ = __reduce__ = __array__ = ask
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = ask
     __and__ = __or__ = __xor__ = __invert__ = __lshift__ = __rshift__ = ask
     __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = ask
+
+    def __bool__(self) -> bool:
+        return bool(self._sign) or self.ask()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or not hasattr(self.kind, name):
@@ -105,85 +120,182 @@ class OpenNumber:
 
         if dtype.kind in "biu" and dtype != self._tensor.dtype:
             self.ask()  # it may not fit, which is an error
-        return cast_tensor(self._tensor, dtype)
+        tensor = self._tensor
+        if self._bound > _EXACT and dtype.kind in "fc":
+            tensor = cast_tensor(tensor, np.dtype(np.float64))  # Python's way to a shorter float
+        return cast_tensor(tensor, dtype)
 
-    # ---- Python's arithmetic, where it cannot fail and gives a float
+    # ---- comparisons that the sign decides
 
-    def _computed(self, operation: Callable[[Any, Any], Any], other: Any, swap: bool) -> Any:
+    def _compared(self, compare: Callable[[Any, Any], bool], other: Any) -> Any:
+        """The answer for every number of this sign, if there is one."""
+        kind = type(other)
+        if _is_tensor(other) or other is None or kind is str:
+            return NotImplemented
+        if kind is not int and kind is not float:
+            self.ask()
+        if self.kind is int and kind is int:  # n >= 1 is n > 0
+            if compare is operator.ge:
+                compare, other = operator.gt, other - 1
+            elif compare is operator.lt:
+                compare, other = operator.le, other - 1
+        if self._sign * other > 0 or not self._sign or other != other:
+            self.ask()
+        return compare(self._sign, 0)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(operator.eq, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(operator.ne, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(operator.lt, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared(operator.le, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(operator.gt, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(operator.ge, other)
+
+    # ---- Python's arithmetic, where it cannot fail
+
+    def _computed(
+        self, operation: Callable[[Any, Any], Any], other: Any, swap: bool = False
+    ) -> Any:
         kind = type(other)
         if kind is not OpenNumber and kind is not float and kind is not int:
             if kind is bool or kind is complex:
                 self.ask()
             return NotImplemented
-        other_kind = other.kind if kind is OpenNumber else kind
-        if self.kind is int and other_kind is int and operation is not operator.truediv:
-            self.ask()  # ints of Python have no bounds
-        second = other._tensor if kind is OpenNumber else other
-        first, second = (second, self._tensor) if swap else (self._tensor, second)
-        positions = self._positions
-        if kind is OpenNumber:
-            positions |= other._positions
-        return OpenNumber(operation(first, second), float, self._asked, positions)
+        is_open = kind is OpenNumber
+        is_int = self.kind is int and (other.kind if is_open else kind) is int
+        size = other._bound if is_open else abs(other)
+        bound = 0
+        if is_int and operation is operator.truediv:
+            if max(self._bound, size) > _EXACT:
+                self.ask()
+            is_int = False
+        if is_int:
+            bound = self._bound * size if operation is operator.mul else self._bound + size
+            if bound >= _LARGEST:
+                self.ask()  # ints of Python have no bounds
+        first, second = self._tensor, other._tensor if is_open else other
+        sign, other_sign = self._sign, other._sign if is_open else _sign(other)
+        if swap:
+            first, second, sign, other_sign = second, first, other_sign, sign
+        sign = _sign_of(operation, sign, other_sign, is_int)
+        positions = self._positions | other._positions if is_open else self._positions
+        kind = int if is_int else float
+        return OpenNumber(operation(first, second), kind, self._asked, positions, sign, bound)
+
+    def _divided(self, operation: Callable[[Any, Any], Any], other: Any, swap: bool) -> Any:
+        """A division, unless it may be by 0, which is an error."""
+        divisor = self if swap else other
+        if type(divisor) is OpenNumber:
+            if not divisor._sign:
+                divisor.ask()
+        elif type(divisor) in (int, float) and divisor == 0:
+            self.ask()
+        return self._computed(operation, other, swap)
 
     def __add__(self, other: Any) -> Any:
-        return self._computed(operator.add, other, False)
+        return self._computed(operator.add, other)
 
     def __radd__(self, other: Any) -> Any:
-        return self._computed(operator.add, other, True)
+        return self._computed(operator.add, other, swap=True)
 
     def __sub__(self, other: Any) -> Any:
-        return self._computed(operator.sub, other, False)
+        return self._computed(operator.sub, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return self._computed(operator.sub, other, True)
+        return self._computed(operator.sub, other, swap=True)
 
     def __mul__(self, other: Any) -> Any:
-        return self._computed(operator.mul, other, False)
+        return self._computed(operator.mul, other)
 
     def __rmul__(self, other: Any) -> Any:
-        return self._computed(operator.mul, other, True)
+        return self._computed(operator.mul, other, swap=True)
 
     def __truediv__(self, other: Any) -> Any:
-        if type(other) is OpenNumber:
-            if not other._is_argument:
-                other.ask()  # it may be 0, which is an error
-        elif type(other) in (int, float) and other == 0:
-            self.ask()
-        return self._computed(operator.truediv, other, False)
+        return self._divided(operator.truediv, other, swap=False)
 
     def __rtruediv__(self, other: Any) -> Any:
-        if type(other) in (int, float) and not self._is_argument:
-            self.ask()
-        return self._computed(operator.truediv, other, True)
+        return self._divided(operator.truediv, other, swap=True)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._whole(operator.floordiv, other, swap=False)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._whole(operator.floordiv, other, swap=True)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._whole(operator.mod, other, swap=False)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._whole(operator.mod, other, swap=True)
+
+    def _whole(self, operation: Callable[[Any, Any], Any], other: Any, swap: bool) -> Any:
+        if _is_tensor(other):
+            return NotImplemented
+        kind = other.kind if type(other) is OpenNumber else type(other)
+        if self.kind is float or kind is float:
+            self.ask()  # the last digits may differ
+        return self._divided(operation, other, swap)
+
+    def __divmod__(self, other: Any) -> Any:
+        return NotImplemented if _is_tensor(other) else self.ask()
+
+    __rdivmod__ = __divmod__
 
     def __pow__(self, other: Any) -> Any:
         if type(other) is int and other in (2, 3):
             return self * self if other == 2 else self * self * self
-        return NotImplemented if hasattr(type(other), "__tapeline_tensor__") else self.ask()
+        return NotImplemented if _is_tensor(other) else self.ask()
 
     def __rpow__(self, other: Any) -> Any:
         if type(other) in (int, float) and other <= 0:
             self.ask()  # it may be complex, or an error
-        return self._computed(operator.pow, other, True)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return NotImplemented if hasattr(type(other), "__tapeline_tensor__") else self.ask()
-
-    __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = __floordiv__
+        if type(other) is int and self.kind is int:
+            self.ask()  # an int, or a float
+        return self._computed(operator.pow, other, swap=True)
 
     def __neg__(self) -> Any:
-        return self * -1.0 if self.kind is float else self.ask()
+        return self * (-1.0 if self.kind is float else -1)
 
     def __pos__(self) -> Any:
         return self
 
     def __abs__(self) -> Any:
-        self.ask()
+        if not self._sign:
+            self.ask()
+        return self if self._sign > 0 else -self
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)
+
+
+def _sign_of(operation: Callable[[Any, Any], Any], first: int, second: int, is_int: bool) -> int:
+    """The sign of a result, if those of the operands tell. The product of floats may be too small
+    to have one."""
+    if operation is operator.mul and is_int:
+        return first * second
+    if operation is operator.sub:
+        second, operation = -second, operator.add
+    return first if operation is operator.add and first == second else 0
+
+
+def _is_tensor(value: Any) -> bool:
+    return type(value) is not OpenNumber and hasattr(type(value), "__tapeline_tensor__")
 
 
 def is_general(number: float) -> bool:
     """Whether a trace may leave the number open: not 0, which is often an error, and no number that
     is its own rule."""
     if type(number) is int:
-        return number != 0 and abs(number) < 1 << 31
+        return number != 0 and abs(number) < _LARGEST_ARGUMENT
     return number not in (0.0, float("inf"), float("-inf")) and number == number

@@ -35,13 +35,14 @@ class OpenNumbers:
         self._values: list[Any] = list(call.numbers)
         names = signature.describe_numbers(call) if positions else []
         for position in positions:
-            kind = type(call.numbers[position])
+            number = call.numbers[position]
+            kind, sign = type(number), 1 if number > 0 else -1
             spec = spec_of((), np.dtype(kind))
             symbol = Symbol(graph, graph.add_placeholder(spec, names[position]), spec)
             symbol.weak = kind
             self.specs.append(spec)
             self._values[position] = OpenNumber(
-                wrap(symbol), kind, self.asked, frozenset({position}), is_argument=True
+                wrap(symbol), kind, self.asked, frozenset({position}), sign
             )
 
     def replace(

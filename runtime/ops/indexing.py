@@ -19,6 +19,7 @@ from tapeline.runtime.errors import (
     ArgumentTypeError,
     IndexOutOfRangeError,
 )
+from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.gather import RAVEL_INDEX, TAKE, index_tensor
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
@@ -145,6 +146,8 @@ def _as_item(part: Any) -> Any:
         return part
     if isinstance(part, bool | np.bool):
         return np.asarray(part)
+    if type(part) is OpenNumber and part.kind is int:
+        return part.__tapeline_tensor__()
     if isinstance(part, int | np.integer):
         return extent_of(part)
     if type(part) is Tensor and part.dtype.kind in "iu":

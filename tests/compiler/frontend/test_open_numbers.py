@@ -53,6 +53,10 @@ OPEN: list[Any] = [
     lambda x, a: tl.full((2,), a),
     lambda x, a: tl.asarray(a) * x,
     lambda x, a: x + (a if isinstance(a, float) else 7.0),
+    lambda x, a: tl.where(a < x, x, -x) + (a >= x),
+    lambda x, a: x * a if a > 0 else x - a,
+    lambda x, a: x if a is None or a == "auto" or a != 0 else x + 1,
+    lambda x, a: x * abs(a) if a else x,
 ]
 
 
@@ -70,6 +74,9 @@ ASKING: list[Any] = [
     lambda x, a: x * float(f"{a:.1f}"),
     lambda x, a: x * (1 / (a - 0.1)),
     lambda x, a: x * a**0.5 if isinstance(a**0.5, float) else x,
+    lambda x, a: x * a if a == np.float32(0.5) else x,
+    lambda x, a: x * (1 if a * -1 < 0 else 2),
+    lambda x, a: x + a // 0.25,
 ]
 
 
@@ -93,6 +100,35 @@ INTS = [1, 2, 3, 4, 5, 6, -1, -2, -3, -4, 0, True, 1 << 40]
 )
 def test_ints(function: Any) -> None:
     check(function, INTS, len(INTS))
+
+
+def test_ints_are_indices_and_have_arithmetic_of_their_own() -> None:
+    def f(x: Any, n: int) -> Any:
+        assert n >= 1
+        assert not n < 1
+        row = x[n % 3, (n + 1) // 2 % 5] * n
+        x = x + 0
+        x[-n % 3] = (2 * n - 1) / (3 + n)
+        return row, x, x[0] + (n * n - n // 3), tl.arange(5) <= n, x * (7 // n)
+
+    check(f, range(1, 40), 3, tl.asarray(np.arange(15.0).reshape(3, 5)))
+
+
+def test_an_index_out_of_range_is_an_error_when_the_program_runs() -> None:
+    f = tl.function(lambda x, n: x[n])
+    for n in range(1, 6):
+        assert f(X, n).item() == X[n].item()
+    with pytest.raises(IndexError, match="6"):
+        f(X, 6)
+    assert f(X, -1).item() == X[-1].item()
+
+
+def test_products_of_ints_that_may_not_fit_are_constants() -> None:
+    numbers = [1, 2, 3, 1 << 20, (1 << 31) - 1, (1 << 31) - 3]
+    check(lambda x, n: x + n * n, numbers, 3)
+    check(lambda x, n: x + n * n / 3, numbers, 6)
+    check(lambda x, n: x + n * n * n, numbers, 6)
+    check(lambda x, n: x.astype("int64") + (n + (1 << 70)) // (1 << 60), numbers, 6)
 
 
 def test_ints_beside_small_ints_still_overflow() -> None:
