@@ -38,6 +38,7 @@ from tapeline.runtime.errors import (
     DynamicShapeError,
     ShapeError,
     SuspendingFunctionError,
+    SymbolicTensorError,
     TracingError,
 )
 from tapeline.runtime.open_numbers import OpenNumber
@@ -162,6 +163,8 @@ class Function(NativeCallable, Generic[P, R]):
                 self._note_dynamic(call.key, error)
                 return self._python_function(*args, **kwargs)
             except Exception as error:
+                if isinstance(error, SymbolicTensorError) and _knows_more(call):
+                    return self._inlined(args, kwargs)
                 from tapeline.compiler.frontend.convert.entry import users_traceback
 
                 error.__traceback__ = users_traceback(error.__traceback__)
@@ -517,6 +520,18 @@ def _is_open(arguments: Any) -> bool:
         or type(leaf) is Dim
         or (type(leaf) is Tensor and is_open_shape(leaf.shape))
         for leaf in nest.flatten(arguments)
+    )
+
+
+def _knows_more(call: Call) -> bool:
+    """Whether the trace under way knows the value of a tensor that it gives to a function, which a
+    trace of the function alone does not."""
+    if STATE.handler is None:
+        return False
+    values = [getattr(tensor, "_value", tensor) for tensor in call.tensors]
+    return any(
+        isinstance(value, np.ndarray) or getattr(value, "known", None) is not None
+        for value in values
     )
 
 

@@ -109,6 +109,14 @@ class Tensor:
             return value
         return _reject_symbolic(self, what)
 
+    def _number(self, what: str) -> npt.NDArray[Any]:
+        """The value; while tracing the one that the trace computes of constants alone."""
+        value = self._value
+        if type(value) is _ndarray:
+            return value
+        known: npt.NDArray[Any] | None = getattr(value, "known", None)
+        return _reject_symbolic(self, what) if known is None else known
+
     def numpy(self) -> npt.NDArray[Any]:
         """The values as a NumPy array that cannot be written to, without a copy."""
         view = self._concrete("x.numpy()").view()
@@ -137,19 +145,19 @@ class Tensor:
         return self.numpy()
 
     def __bool__(self) -> bool:
-        return bool(self._concrete("bool(x)"))
+        return bool(self._number("bool(x)"))
 
     def __int__(self) -> int:
-        return int(self._concrete("int(x)"))
+        return int(self._number("int(x)"))
 
     def __float__(self) -> float:
-        return float(self._concrete("float(x)"))
+        return float(self._number("float(x)"))
 
     def __complex__(self) -> complex:
-        return complex(self._concrete("complex(x)"))
+        return complex(self._number("complex(x)"))
 
     def __index__(self) -> int:
-        return operator.index(self._concrete("x as an index"))
+        return operator.index(self._number("x as an index"))
 
     def __len__(self) -> int:
         shape = self._value.shape

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from tapeline.compiler.ir.structure_ops import SIZE
 from tapeline.runtime.errors import LeakedTensorError
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
@@ -50,7 +51,8 @@ class Symbol:
 
     @property
     def known(self) -> npt.NDArray[Any] | None:
-        """The value, where a few ops make it of constants alone."""
+        """The value, where a few ops make it of constants and sizes alone. That of an open size is
+        asked for, so that the trace serves no other."""
         graph = self.graph
         needed, stack = set(), [self.id]
         while stack:
@@ -58,7 +60,7 @@ class Symbol:
             if node in needed:
                 continue
             needed.add(node)
-            is_constant = graph.constant_value(node) is not None
+            is_constant = graph.constant_value(node) is not None or graph.ops[node] is SIZE
             if len(needed) > _MOST_NODES or not (is_constant or graph.inputs[node]):
                 return None
             if not graph.ops[node].is_pure or isinstance(graph.specs[node], tuple):
@@ -68,7 +70,9 @@ class Symbol:
         for node in sorted(needed):
             constant = graph.constant_value(node)
             values[node] = constant
-            if constant is None:
+            if graph.ops[node] is SIZE:
+                values[node] = np.asarray(int(graph.attrs[node][0]))  # type: ignore[call-overload]
+            elif constant is None:
                 given = [values[k] for k in graph.inputs[node]]
                 values[node] = graph.ops[node].kernel(*given, *graph.attrs[node])
         return np.asarray(values[self.id])

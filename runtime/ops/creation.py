@@ -5,6 +5,7 @@ What these functions make has no history on any tape, but for `asarray` and `ful
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -30,11 +31,16 @@ def shape_argument(op_name: str, shape: int | Sequence[int]) -> Shape:
     """A shape argument as a tuple of ints."""
     if isinstance(shape, int | np.integer):
         shape = (extent(shape),)
-    extents = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    is_number = not isinstance(shape, Iterable) or getattr(shape, "ndim", 1) == 0
+    extents: tuple[Any, ...] = (shape,) if is_number else tuple(shape)
+    made = []
     for size in extents:
+        if isinstance(size, Tensor) and size.dtype.kind in "iu" and size.ndim == 0:
+            size = operator.index(size)
         if not isinstance(size, int | np.integer) or size < 0:
             raise ShapeError(f"{op_name}: shape must be ints >= 0, got {shape!r}")
-    return tuple([extent(size) for size in extents])
+        made.append(extent(size))
+    return tuple(made)
 
 
 def chosen_dtype(op_name: str, dtype: npt.DTypeLike | None, default: DType) -> DType:
@@ -386,7 +392,7 @@ def arange(
     array([2, 5, 8])
     """
     check_device("arange", device)
-    start, stop, step = _known(start), _known(stop), _known(step)
+    start, stop, step = known_number(start), known_number(stop), known_number(step)
     if stop is None:
         start, stop = 0, start
     if step == 0:
@@ -402,7 +408,7 @@ def arange(
     return new_tensor(values.astype(chosen_dtype("arange", dtype, canonical_dtype(values.dtype))))
 
 
-def _known(bound: Any) -> Any:
+def known_number(bound: Any) -> Any:
     """A bound as a number, where it is a tensor of a trace that is made of constants."""
     found = getattr(bound._value, "known", None) if type(bound) is Tensor else None
     return bound if found is None else found.item()

@@ -52,6 +52,7 @@ def _explicit_range(*args: Any, parallel: bool = False) -> Any:
 def _arange(start: Any, /, stop: Any = None, step: Any = 1, **options: Any) -> Any:
     """`tl.arange`; with bounds that a trace does not know something to loop over, whose length is
     left to the loop."""
+    start, stop, step = map(creation.known_number, (start, stop, step))
     bounds = (start, step) if stop is None else (start, stop, step)
     if not any(map(is_symbolic, bounds)):
         return creation.arange(start, stop, step, **options)
