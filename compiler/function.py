@@ -152,7 +152,7 @@ class Function(NativeCallable, Generic[P, R]):
         concrete = self._traces.valid(call.key)
         if concrete is None:
             if call.key in self._op_by_op:
-                return self._python_function(*args, **kwargs)
+                return self._run_op_by_op(args, kwargs)
             count = self._traces.count
             try:
                 concrete = self._concrete(call)
@@ -161,7 +161,7 @@ class Function(NativeCallable, Generic[P, R]):
                     self._add_entry(concrete, call, spelling, (args, kwargs))
             except DynamicShapeError as error:
                 self._note_dynamic(call.key, error)
-                return self._python_function(*args, **kwargs)
+                return self._run_op_by_op(args, kwargs)
             except Exception as error:
                 if isinstance(error, SymbolicTensorError) and _knows_more(call):
                     return self._inlined(args, kwargs)
@@ -232,6 +232,18 @@ class Function(NativeCallable, Generic[P, R]):
             raise error  # the trace around ends as well
         self._op_by_op.add(key)
         warnings.warn(f"{self._name} runs op by op: {error}", stacklevel=frames_of_library())
+
+    def expect_trace(self) -> None:
+        """Takes the next trace for one that is meant to be, which needs no warning."""
+        self._traces.new_in_a_row = 0
+
+    def _run_op_by_op(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call without a graph of the whole."""
+        if STATE.handler is not None or not self._options.autograph:
+            return self._python_function(*args, **kwargs)
+        from tapeline.compiler.pieces import run_op_by_op  # its pieces are such functions
+
+        return run_op_by_op(self._python_function, args, kwargs)
 
     def _inlined(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call as a part of the trace that is under way and leaves sizes open: a trace of its

@@ -125,8 +125,8 @@ class DynamicShapeError(TracingError):
     """The shape of a tensor depends on values, which a trace does not have: a `TensorArray` that
     grows by as many elements as a tensor says.
 
-    A compiled function that meets it while it is traced runs op by op from then on. Repair: give
-    arrays their size beforehand.
+    A compiled function that meets it while it is traced runs op by op from then on, but for loops
+    that fill such arrays. Repair: give arrays their size beforehand.
     """
 
 

@@ -49,9 +49,9 @@ class TensorArray:
     size : int
         How many elements there are; those not written are zero.
     dynamic_size : bool
-        Whether a write behind the end makes the array longer. In a loop over tensors of
-        `tl.function` only arrays of fixed size run as native code; with one that grows there, the
-        whole function runs op by op.
+        Whether a write behind the end makes the array longer. Where a loop over tensors of
+        `tl.function` makes one grow, the function runs op by op, but for such loops: they read,
+        write and ask for the size in native code, with room that grows fourfold when it is used up.
     element_shape : sequence of int or None, optional
         The shape of an element, by default that of the first one written. With None in it, the
         elements of an array of dynamic size may differ there.
@@ -527,8 +527,8 @@ class TensorArray:
             if self._dynamic and method == "write":
                 raise DynamicShapeError(
                     "TensorArray.write: an array of dynamic size is written at an index that is a "
-                    "tensor, so its size depends on data; give it its size and "
-                    "dynamic_size=False, to have it run as native code"
+                    "tensor, so its size depends on data, and only such loops run as native code; "
+                    "give it its size and dynamic_size=False for the rest"
                 )
             return index
         place = _static(index, f"TensorArray.{method}: index")

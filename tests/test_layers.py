@@ -27,7 +27,7 @@ RUNTIME_LAYERS = (
     ("inspection",),
     ("ops",),
     ("numpy_functions",),
-    ("associative", "bodies", "tensor_array"),
+    ("associative", "bodies", "tensor_array", "growing_array"),
     ("control",),
     ("recorder", "tape", "backprop", "jacobian", "walk", "array_walk"),
     ("variable",),
@@ -50,7 +50,7 @@ COMPILER_LAYERS = (
     ("concrete", "inspect", "open_function", "any_rank"),
     ("traces",),
     ("function",),
-    ("on_demand", "saved", "export"),
+    ("on_demand", "pieces", "saved", "export"),
 )
 """The same for `compiler`."""
 
@@ -86,7 +86,7 @@ class Import:
 ASKED_BY = {
     "runtime.dims": ("tapeline.runtime.dispatch", "tapeline.runtime.tensor"),
     "runtime.open_numbers": ("tapeline.runtime.ops",),
-    "compiler.function": ("tapeline.compiler.saved.pickling",),
+    "compiler.function": ("tapeline.compiler.saved.pickling", "tapeline.compiler.pieces"),
 }
 """A size becomes a tensor, and a function a pickle, where a program asks for one."""
 

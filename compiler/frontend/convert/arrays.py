@@ -47,6 +47,6 @@ def refuse_growth(what: str, name: str, before: Any, after: Any) -> None:
         return
     if before.dynamic_size and before.size() != after.size():
         raise DynamicShapeError(
-            f"{what} depends on a tensor and changes the size of the TensorArray {name!r}; give it "
-            "its size and dynamic_size=False, to have it run as native code"
+            f"{what} depends on a tensor and changes the size of the TensorArray {name!r}, so only "
+            "such loops run as native code; give it its size and dynamic_size=False for the rest"
         )

@@ -22,6 +22,7 @@ from tapeline.compiler.frontend.convert.state import LOOPS, is_symbolic
 from tapeline.runtime import loop_options, nest, ranges
 from tapeline.runtime.dims import is_told
 from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.growing_array import GrowingArray
 from tapeline.runtime.ops import creation, effects, joining, rounding
 from tapeline.runtime.ops.extrema import max as max_along
 from tapeline.runtime.ops.extrema import min as min_along
@@ -77,6 +78,8 @@ def _index(x: Any) -> Any:
 def _len(x: Any) -> Any:
     if is_symbolic(x) and type(x) is Tensor and x.shape:
         return x.shape[0]  # which may be open
+    if type(x) is GrowingArray:
+        return x.size()
     return x.count if isinstance(x, Sequence) else builtins.len(x)
 
 

@@ -94,7 +94,7 @@ def reason_of(code: CodeType) -> str | None:
 
 def _convert(function: FunctionType) -> Conversion:
     code = function.__code__
-    names, *changed = _names_used(code)
+    names, *changed = names_used(code)
     written = changed[0], changed[1]
 
     def refuse(reason: str) -> Conversion:
@@ -178,7 +178,7 @@ def _name_blocks(code: CodeType, original: CodeType) -> CodeType:
     return code.replace(co_consts=tuple(constants))
 
 
-def _names_used(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def names_used(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The globals that a function, or one in it, reads, those that it changes, and the variables of
     its closure that it changes."""
     free = set(code.co_freevars)

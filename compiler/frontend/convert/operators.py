@@ -14,8 +14,17 @@ from typing import Any
 from tapeline.compiler.frontend.convert import looping, staging
 from tapeline.compiler.frontend.convert.calls import callee, install_operators
 from tapeline.compiler.frontend.convert.reads import note_attribute
-from tapeline.compiler.frontend.convert.state import LOOPS, UNDEF, Get, Set, State, is_symbolic
+from tapeline.compiler.frontend.convert.state import (
+    LOOPS,
+    UNDEF,
+    Get,
+    Set,
+    State,
+    in_pieces,
+    is_symbolic,
+)
 from tapeline.runtime.errors import DynamicShapeError, PathError
+from tapeline.runtime.tensor import Tensor
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Lt": operator.lt,
@@ -29,6 +38,10 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "In": lambda a, b: staging.contained(a, b),
     "NotIn": lambda a, b: Operators.not_(staging.contained(a, b)),
 }
+
+_TRIALS = 3
+"""Before how many rounds a loop that Python runs may turn into pieces of native code: an array may
+take its form from the first ones."""
 
 
 class Operators:
@@ -70,13 +83,22 @@ class Operators:
     ) -> None:
         """`while test: body...`; the test may turn into a tensor after some rounds."""
         condition = test()
+        state = State(names, get, set_, stops, live)
+        rounds = 0
         with LOOPS.entered(None):
             while not is_symbolic(condition):
                 if not condition:
                     return
+                if (
+                    rounds < _TRIALS
+                    and type(condition) is Tensor
+                    and in_pieces(test, body, None, state)
+                ):
+                    return
                 body()
                 condition = test()
-        looping.repeat_while(condition, test, body, State(names, get, set_, stops, live))
+                rounds += 1
+        looping.repeat_while(condition, test, body, state)
 
     @staticmethod
     def for_(
@@ -92,6 +114,8 @@ class Operators:
     ) -> None:
         """`for ... in iterable: body...`; `test` says whether no flag has ended the loop."""
         state = State(names, get, set_, stops, live, appended)
+        if in_pieces(test, body, iterable, state):
+            return
         if not looping.repeat_for(iterable, test, body, state):
             looping.unroll(iterable, test, body, state)
 

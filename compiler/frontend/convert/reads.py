@@ -164,16 +164,19 @@ class Reads:
         for reads, read in cells:
             reads[:] = [one for one in reads if one is not read]
 
+    def note_globals(self, scope: dict[str, Any], names: tuple[str, ...]) -> None:
+        """Takes down the globals of these names."""
+        for name in names:
+            value = scope.get(name, UNDEF)
+            if value is not UNDEF:
+                self.note(scope, name, GLOBAL, value)
+
     def note_function(self, function: FunctionType, names: tuple[str, ...]) -> None:
         """Takes down the globals and the closure of a function that runs."""
         if id(function) in self._functions:
             return
         self._functions.add(id(function))
-        scope = function.__globals__
-        for name in names:
-            value = scope.get(name, UNDEF)
-            if value is not UNDEF:
-                self.note(scope, name, GLOBAL, value)
+        self.note_globals(function.__globals__, names)
         cells = []
         for name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=True

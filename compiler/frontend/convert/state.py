@@ -69,6 +69,24 @@ class _Loops(threading.local):
 LOOPS: Final = _Loops()
 
 
+class _Pieces(threading.local):
+    """What runs loops of functions that run op by op in this thread: `run(test, body, items,
+    state)` says whether it did; None elsewhere."""
+
+    run: Callable[..., bool] | None = None
+
+
+PIECES: Final = _Pieces()
+
+
+def in_pieces(
+    test: Callable[[], Any] | None, body: Callable[..., None], items: Any, state: State
+) -> bool:
+    """Whether the loop was run to its end as pieces of native code."""
+    run = PIECES.run
+    return run is not None and STATE.handler is None and run(test, body, items, state)
+
+
 def appended_lists(state: State) -> list[list[Any]]:
     """The lists that a loop does nothing with but append to them."""
     if state.appended is None:
