@@ -95,16 +95,29 @@ def _widened(dtype: DType) -> DType:
 
 
 def keeps_bfloat16(kinds: str) -> bool:
-    """Whether bfloat16 stays what it is in an op: in those that take numbers of every kind, as
-    sums and products do. Others take it as float32."""
+    """Whether an op computes in bfloat16 itself: those that take numbers of every kind do, as sums
+    and products. Others compute in float32, and their results are rounded."""
     return {*"iufc"} <= {*kinds}
+
+
+def narrowed(result: Tensor, *given: Any) -> Tensor:
+    """What an op gave in float32, as bfloat16 where an operand was of that dtype and the others do
+    not make it wider."""
+    if result.dtype is not _FLOAT32:
+        return result
+    dtypes: list[Any] = [getattr(x, "dtype", type(x)) for x in given if x is not None]
+    for dtype in dtypes:
+        if type(dtype) is not type and is_bfloat16(dtype):
+            fits = all(_fits_bfloat16(other) for other in dtypes)
+            return cast_tensor(result, dtype) if fits else result
+    return result
 
 
 def accepted_dtype(op: Op, dtype: DType) -> DType:
     """The dtype itself if the op takes it; for ints and bools the float dtype that NumPy takes
     (float32 for its float16); else a `DTypeError`."""
     if is_bfloat16(dtype):
-        if keeps_bfloat16(op.kinds) and isinstance(op.kernel, np.ufunc):
+        if keeps_bfloat16(op.kinds) and (isinstance(op.kernel, np.ufunc) or op.kernel is np.where):
             return dtype
         dtype = _FLOAT32
     kind = dtype.kind
@@ -360,7 +373,9 @@ def make_binary(
 
     def slow(a: Any, b: Any) -> Any:
         x, y = (b, a) if reflected else (a, b)
-        return bind(op, promote_named(op, promote, x, y))
+        operands = promote_named(op, promote, x, y)
+        result = bind(op, operands)
+        return narrowed(result, x, y) if operands[0].dtype is _FLOAT32 else result
 
     is_common = promote is _common_promote
     # NumPy promotes by the same rules, so only a gradient needs the casts as ops
@@ -399,7 +414,9 @@ def make_unary(op: Op, is_promoted: bool = True) -> Callable[..., Tensor]:
     """
 
     def slow(a: Any, attrs: Attrs = ()) -> Any:
-        return bind(op, (promote_one(op, a) if is_promoted else a,), attrs)
+        operand = promote_one(op, a) if is_promoted else a
+        result = bind(op, (operand,), attrs)
+        return result if operand is a or type(result) is tuple else narrowed(result, a)
 
     attrs = ", attrs" if op.attr_names else ""
     each_attr = "".join([f", attrs[{k}]" for k in range(len(op.attr_names))])

@@ -34,7 +34,7 @@ _BY_NAME: dict[str, DType] = {}
 
 
 def is_bfloat16(dtype: DType) -> bool:
-    """Whether the dtype is bfloat16, which tensors are kept in and which ops take as float32. Its
+    """Whether the dtype is bfloat16, in which most ops do not compute but to which they round. Its
     kind is V, which no other dtype of tensors has."""
     return dtype.kind == "V"
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
+
 from tapeline.compiler.codegen.along import indexed_routine
 from tapeline.compiler.codegen.convolve import convolve_routine
 from tapeline.compiler.codegen.convolve_weights import weights_routine
 from tapeline.compiler.codegen.gather import RowMode
+from tapeline.compiler.codegen.halves import is_half
 from tapeline.compiler.codegen.integer_power import integer_power_routine
 from tapeline.compiler.codegen.ordering import search_routine, sort_routine
 from tapeline.compiler.codegen.philox import RandomBits
@@ -20,11 +23,21 @@ from tapeline.compiler.codegen.writes import put_routine
 from tapeline.runtime.op import Attrs, LibraryName
 from tapeline.runtime.spec import TensorSpec
 
+_MOVES = ("take", "take_along_axis", "put")
+"""Routines that move elements and do not look at them."""
+
+
+def _as_words(spec: TensorSpec) -> TensorSpec:
+    """Floats of 16 bits as ints."""
+    return TensorSpec(spec.static_shape, np.dtype(np.uint16)) if is_half(spec.dtype) else spec
+
 
 def library_routine(name: LibraryName, specs: Sequence[TensorSpec], attrs: Attrs) -> Routine | None:
     """The routine for an op with these inputs and this output, all dense; None where the NumPy
     kernel is called."""
     given: tuple[Any, ...] = attrs
+    if name in _MOVES:
+        specs = [_as_words(spec) for spec in specs]
     if not all(spec.dtype.kind == "c" or is_supported(spec.dtype) for spec in specs):
         return None
     match name:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tapeline.runtime.errors import DTypeError, ShapeError
-from tapeline.runtime.operators import promote_one
+from tapeline.runtime.operators import narrowed, promote_one
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.matmul import matmul
 from tapeline.runtime.ops.permuting import swap_last
@@ -106,8 +106,9 @@ def softmax(x: TensorLike, /, axis: int = -1, *, where: TensorLike | None = None
     """
     if where is None:
         return softmax_of(x, axis)
-    x, mask = promote_one(SOFTMAX, x), _mask_tensor("softmax", where)
-    return _where(mask, softmax_of(_where(mask, x, _lowest(x)), axis), 0.0)
+    tensor, mask = promote_one(SOFTMAX, x), _mask_tensor("softmax", where)
+    result = _where(mask, softmax_of(_where(mask, tensor, _lowest(tensor)), axis), 0.0)
+    return narrowed(result, x)
 
 
 def log_softmax(x: TensorLike, /, axis: int = -1, *, where: TensorLike | None = None) -> Tensor:
@@ -121,8 +122,9 @@ def log_softmax(x: TensorLike, /, axis: int = -1, *, where: TensorLike | None = 
     """
     if where is None:
         return log_softmax_of(x, axis)
-    x, mask = promote_one(SOFTMAX, x), _mask_tensor("log_softmax", where)
-    return _where(mask, log_softmax_of(_where(mask, x, _lowest(x)), axis), -math.inf)
+    tensor, mask = promote_one(SOFTMAX, x), _mask_tensor("log_softmax", where)
+    result = _where(mask, log_softmax_of(_where(mask, tensor, _lowest(tensor)), axis), -math.inf)
+    return narrowed(result, x)
 
 
 _where = where

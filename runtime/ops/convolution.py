@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Op, Sample, Trait, define_op
-from tapeline.runtime.operators import promote
+from tapeline.runtime.operators import narrowed, promote
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.joining import PAD, stack
 from tapeline.runtime.ops.matmul import MATMUL
@@ -494,8 +494,9 @@ def _convolution(
     window = Window(1, kernel.shape[:-2], strides, dilations)
     pads = resolve_pads(op_name, padding, window, source.shape)
     window.check(op_name, _padded_shape(source.shape, pads))
-    source, kernel = promote(CONV, source, kernel)
-    result = apply(CONV, source, kernel, attrs=(strides, pads, dilations, groups))
+    operands = promote(CONV, source, kernel)
+    result = apply(CONV, *operands, attrs=(strides, pads, dilations, groups))
+    result = narrowed(result, source, kernel)
     return result if bias is None else result + as_tensor(bias, argument=f"{op_name}: bias")
 
 

@@ -8,7 +8,6 @@ from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.ops.axes import ANY_KIND
 from tapeline.runtime.ops.comparison import not_equal
 from tapeline.runtime.ops.joining import concat
-from tapeline.runtime.ops.pointwise import computable
 from tapeline.runtime.ops.shaping import broadcast_to
 from tapeline.runtime.ops.slicing import slice_along
 from tapeline.runtime.spec import normalize_axis
@@ -63,7 +62,7 @@ def diff(
             return wrapped(np.diff(array, 1, axis))
         except (TypeError, ValueError):
             pass  # what follows says what is wrong
-    x = computable(x, argument="diff")
+    x = as_tensor(x, argument="diff")
     if n < 0:
         raise ArgumentError(f"diff: n is {n}; expected an int >= 0")
     if x.ndim == 0:

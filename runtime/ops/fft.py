@@ -17,10 +17,10 @@ from tapeline.runtime.op import Attrs, Op, Sample, ShapeOf, Trait, define_op
 from tapeline.runtime.ops.axes import Array, as_index
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes, next_axis
 from tapeline.runtime.ops.joining import PAD
-from tapeline.runtime.ops.pointwise import apply, beside, call, check_dtype, to_real
+from tapeline.runtime.ops.pointwise import apply, beside, call, check_dtype, computable, to_real
 from tapeline.runtime.ops.slicing import slice_along
 from tapeline.runtime.spec import DType, Shape, TensorSpec, normalize_axis, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
 
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 """Which direction is divided by the number of elements: the inverse one, both by its root, or the
@@ -204,13 +204,13 @@ IRFFT = define_op(
 
 def as_complex(op_name: str, x: TensorLike) -> Tensor:
     """The operand of a complex transform."""
-    tensor = as_tensor(x, argument=op_name)
+    tensor = computable(x, argument=op_name)
     return cast_tensor(tensor, _to_complex(tensor.dtype))
 
 
 def as_real(op_name: str, x: TensorLike) -> Tensor:
     """The operand of a transform of reals."""
-    tensor = as_tensor(x, argument=op_name)
+    tensor = computable(x, argument=op_name)
     check_dtype(op_name, tensor.dtype, "biuf")
     return cast_tensor(tensor, to_real(_to_complex(tensor.dtype)))
 

@@ -15,10 +15,17 @@ from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.ops.matmul import MATMUL
 from tapeline.runtime.ops.permuting import swap_last
-from tapeline.runtime.ops.pointwise import beside, call, check_dtype, conjugate, zero_like
+from tapeline.runtime.ops.pointwise import (
+    beside,
+    call,
+    check_dtype,
+    computable,
+    conjugate,
+    zero_like,
+)
 from tapeline.runtime.ops.shaping import EXPAND_DIMS
 from tapeline.runtime.spec import Shape, TensorSpec
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -26,14 +33,15 @@ FLOAT64 = np.dtype(np.float64)
 
 
 def matrix_operand(op_name: str, x: TensorLike, *, square: bool = False) -> Tensor:
-    """A stack of matrices of floats or complex numbers; ints and bools become float64.
+    """A stack of matrices of floats or complex numbers; ints and bools become float64,
+    bfloat16 float32.
 
     Raises
     ------
     ShapeError
         If there are less than two dimensions, or the matrices must be square and are not.
     """
-    tensor = as_tensor(x, argument=op_name)
+    tensor = computable(x, argument=op_name)
     check_matrices(op_name, tensor.shape, square=square)
     return cast_tensor(tensor, FLOAT64) if tensor.dtype.kind in "biu" else tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.operators import promote_one
+from tapeline.runtime.operators import narrowed, promote_one
 from tapeline.runtime.ops.axes import Axis, as_index, normalize_axes
 from tapeline.runtime.ops.cast import stop_gradient
 from tapeline.runtime.ops.powers import RSQRT, rsqrt
@@ -15,8 +15,11 @@ from tapeline.runtime.ops.statistics import var
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
 
 
-def _fitted(y: Tensor, scale: TensorLike | None, offset: TensorLike | None) -> Tensor:
-    """`y * scale + offset`, as far as they are given."""
+def _fitted(
+    x: TensorLike, y: Tensor, scale: TensorLike | None, offset: TensorLike | None
+) -> Tensor:
+    """`y * scale + offset`, as far as they are given, for what was made of `x`."""
+    y = narrowed(y, x)
     if scale is not None:
         y = y * as_tensor(scale, argument="scale")
     return y if offset is None else y + as_tensor(offset, argument="offset")
@@ -57,9 +60,9 @@ def layer_norm(
     array([[-1.,  1.],
            [-1.,  1.]])
     """
-    x = promote_one(RSQRT, x)
+    given, x = x, promote_one(RSQRT, x)
     axes = normalize_axes("layer_norm", axis, x.ndim)
-    return _fitted(_standardized(x, axes, float(epsilon)), scale, offset)
+    return _fitted(given, _standardized(x, axes, float(epsilon)), scale, offset)
 
 
 def rms_norm(
@@ -74,10 +77,10 @@ def rms_norm(
     >>> tl.nn.rms_norm([2.0, -2.0], [1.0, 10.0], epsilon=0.0).numpy()
     array([  1., -10.])
     """
-    x = promote_one(RSQRT, x)
+    given, x = x, promote_one(RSQRT, x)
     axes = normalize_axes("rms_norm", axis, x.ndim)
     mean_square = mean_over(x * x, axis=axes, keepdims=True)
-    return _fitted(x * rsqrt(mean_square + float(epsilon)), scale, None)
+    return _fitted(given, x * rsqrt(mean_square + float(epsilon)), scale, None)
 
 
 def batch_norm(
@@ -125,7 +128,7 @@ def batch_norm(
     >>> average.numpy()
     array([0.2])
     """
-    x = promote_one(RSQRT, x)
+    given, x = x, promote_one(RSQRT, x)
     if not training:
         if running_mean is None or running_variance is None:
             raise ArgumentError(
@@ -133,14 +136,14 @@ def batch_norm(
             )
         spread = as_tensor(running_variance, argument="batch_norm: running_variance") + epsilon
         centred = x - as_tensor(running_mean, argument="batch_norm: running_mean")
-        return _fitted(centred * rsqrt(spread), scale, offset)
+        return _fitted(given, centred * rsqrt(spread), scale, offset)
     axes = tuple(range(x.ndim - 1))
     mean, variance = mean_over(x, axis=axes), var(x, axis=axes)
     for running, current in ((running_mean, mean), (running_variance, variance)):
         if hasattr(running, "assign"):
             kept = stop_gradient(running) * float(momentum)
             running.assign(kept + stop_gradient(current) * (1.0 - momentum))
-    return _fitted((x - mean) * rsqrt(variance + float(epsilon)), scale, offset)
+    return _fitted(given, (x - mean) * rsqrt(variance + float(epsilon)), scale, offset)
 
 
 def group_norm(
@@ -174,7 +177,7 @@ def group_norm(
     >>> tl.nn.group_norm([[1.0, 3.0, 10.0, 30.0]], 2, epsilon=0.0).numpy()
     array([[-1.,  1., -1.,  1.]])
     """
-    x = promote_one(RSQRT, x)
+    given, x = x, promote_one(RSQRT, x)
     count = as_index("group_norm", groups)
     if x.ndim < 2 or count < 1 or x.shape[-1] % count:
         raise ShapeError(
@@ -184,4 +187,4 @@ def group_norm(
     split = reshape(x, (*x.shape[:-1], count, x.shape[-1] // count))
     axes = (*range(1, x.ndim - 1), x.ndim)
     normal = reshape(_standardized(split, axes, float(epsilon)), x.shape)
-    return _fitted(normal, scale, offset)
+    return _fitted(given, normal, scale, offset)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import OUT, Attrs, Expansion, Sample, define_op, get_op
+from tapeline.runtime.operators import narrowed
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.extrema import max as max_over
@@ -108,9 +109,13 @@ def vector_norm(
     >>> tl.linalg.vector_norm([3.0, -4.0]).item(), tl.linalg.vector_norm([3.0, -4.0], ord=1).item()
     (5.0, 7.0)
     """
-    x = computable(x, argument="vector_norm")
-    if x.dtype.kind in "biu":
-        x = cast_tensor(x, FLOAT64)
+    tensor = computable(x, argument="vector_norm")
+    if tensor.dtype.kind in "biu":
+        tensor = cast_tensor(tensor, FLOAT64)
+    return narrowed(_norm_over(tensor, axis, keepdims, ord), x)
+
+
+def _norm_over(x: Tensor, axis: Axis, keepdims: bool, ord: float) -> Tensor:
     axes = normalize_axes("vector_norm", axis, x.ndim)
     if ord == 2:
         return apply(NORM, x, attrs=(axes, bool(keepdims)))

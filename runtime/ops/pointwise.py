@@ -32,7 +32,6 @@ from tapeline.runtime.op import (
 from tapeline.runtime.operators import (
     Promote,
     attach_method,
-    keeps_bfloat16,
     make_binary,
     make_unary,
     promote,
@@ -101,7 +100,7 @@ def infer_pointwise(op_name: str, kinds: str, result: DTypeRule = same_dtype) ->
     broadcast."""
 
     def infer(x: TensorSpec, *rest: Any) -> TensorSpec:
-        if not (is_bfloat16(x.dtype) and keeps_bfloat16(kinds)):
+        if not (is_bfloat16(x.dtype) and "f" in kinds):
             check_dtype(op_name, x.dtype, kinds)
         others = [spec for spec in rest if type(spec) is TensorSpec]
         if not others:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.operators import promote, promote_one
+from tapeline.runtime.operators import narrowed, promote, promote_one
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.convolution import (
     CONV,
@@ -84,7 +84,7 @@ def max_pool(
            [13., 15.]])
     """
     tensor, found, pads = _prepared("max_pool", x, window, stride, padding)
-    return apply(MAX_POOL, padded(tensor, pads, -np.inf), attrs=tuple(found))
+    return narrowed(apply(MAX_POOL, padded(tensor, pads, -np.inf), attrs=tuple(found)), x)
 
 
 def avg_pool(
@@ -117,10 +117,10 @@ def avg_pool(
         size = 1
         for extent in found.sizes:
             size *= extent
-        return total / float(size)
+        return narrowed(total / float(size), x)
     ones = np.ones((1, *tensor.shape[1:-1], 1), tensor.dtype)
     counts = SUM_POOL.kernel(padded(ones, pads, 0), *found)
-    return total / new_tensor(np.maximum(counts, 1))
+    return narrowed(total / new_tensor(np.maximum(counts, 1)), x)
 
 
 def adaptive_avg_pool(x: TensorLike, extents: PerAxis, /) -> Tensor:
@@ -146,13 +146,13 @@ def adaptive_avg_pool(x: TensorLike, extents: PerAxis, /) -> Tensor:
     count = _inner_axes("adaptive_avg_pool", tensor)
     bins = per_axis("adaptive_avg_pool", "extents", extents, count)
     if bins == (1,) * count:
-        return mean(tensor, axis=tuple(range(1, count + 1)), keepdims=True)
+        return narrowed(mean(tensor, axis=tuple(range(1, count + 1)), keepdims=True), x)
     for axis, wanted in enumerate(bins, 1):
         extent = tensor.shape[axis]
         if wanted != extent:
             shares = new_tensor(_bin_shares(extent, wanted).astype(tensor.dtype))
             tensor = moveaxis(tensordot(tensor, shares, axes=([axis], [0])), -1, axis)
-    return tensor
+    return narrowed(tensor, x)
 
 
 def _bin_shares(extent: int, bins: int) -> Any:
@@ -228,7 +228,7 @@ def conv_transpose(
     inner, pads = _transposed_extents(window, source.shape[1:-1], padding, output_shape)
     shape = (source.shape[0], *inner, kernel.shape[-2] * groups)
     attrs = (strides, pads, dilations, groups)
-    result = apply(CONV_INPUT_GRAD, source, kernel, attrs=(*attrs, shape))
+    result = narrowed(apply(CONV_INPUT_GRAD, source, kernel, attrs=(*attrs, shape)), x, weight)
     return result if bias is None else result + as_tensor(bias, argument=f"{op_name}: bias")
 
 

@@ -14,6 +14,7 @@ from tapeline.runtime.operators import (
     is_operand,
     make_binary,
     make_unary,
+    narrowed,
     promote,
     promoted_dtype,
 )
@@ -311,10 +312,11 @@ def power(x1: TensorLike, x2: TensorLike, /) -> Tensor:
         return _power(x1, x2)
     base, exponent = weak_or_tensor(POWER, x1), weak_or_tensor(POWER, x2)
     dtype = promoted_dtype(dtype_or_type(base), dtype_or_type(exponent))
-    if dtype.kind in "fc":
+    if dtype.kind in "fcV":
         operands = promote(POWER, base, exponent)
         simple = _SIMPLE_POWERS.get(exponent) if type(exponent) in (int, float) else None
-        return apply(POWER, *operands) if simple is None else simple(operands[0])
+        result = apply(POWER, *operands) if simple is None else simple(operands[0])
+        return narrowed(result, base, exponent)
     if type(exponent) is int and exponent < 0 and dtype.kind != "u":
         raise ArgumentError(
             f"power: ints cannot be raised to the negative int {exponent}; use a float exponent, "

@@ -31,8 +31,8 @@ from tapeline.runtime.ops.fft import (
     many_axes,
     one_axis,
 )
-from tapeline.runtime.ops.pointwise import apply
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor, register_ufunc
+from tapeline.runtime.ops.pointwise import apply, computable
+from tapeline.runtime.tensor import Tensor, TensorLike, new_tensor, register_ufunc
 
 
 def rfft(
@@ -262,7 +262,7 @@ def ifftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tens
 
 
 def _shift(op_name: str, x: TensorLike, axes: int | Sequence[int] | None, sign: int) -> Tensor:
-    x = as_tensor(x, argument=op_name)
+    x = computable(x, argument=op_name)
     places = normalize_axes(op_name, axes, x.ndim)
     halves = [x.shape[axis] // 2 for axis in places]
     return roll(x, [sign * half for half in halves], axis=places)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.op import Attrs, Op, Reduction, Sample, ShapeOf, define_op
-from tapeline.runtime.operators import attach_method, make_unary
+from tapeline.runtime.operators import attach_method, make_unary, narrowed
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, kept_shape, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
@@ -103,7 +103,7 @@ def reduce_over(op: Op, x: TensorLike, axis: Axis, keepdims: bool) -> Tensor:
     attrs = (normalize_axes(op.name, axis, tensor.ndim), bool(keepdims))
     if 0 in tensor.shape:
         op.infer(spec_of(tensor.shape, tensor.dtype), *attrs)
-    return apply(op, tensor, attrs=attrs)
+    return narrowed(apply(op, tensor, attrs=attrs), x)
 
 
 # --- sum -------------------------------------------------------------------------------------
@@ -145,8 +145,8 @@ def _accumulate(
     if dtype is not None:
         tensor = cast_tensor(tensor, canonical_dtype(dtype, f"{op.name}: dtype"))
     axes = normalize_axes(op.name, axis, tensor.ndim)
-    result: Tensor = apply(op, tensor, attrs=(axes, bool(keepdims)))
-    return result if dtype is None else cast_tensor(result, tensor.dtype)
+    result = apply(op, tensor, attrs=(axes, bool(keepdims)))
+    return narrowed(result, x) if dtype is None else cast_tensor(result, tensor.dtype)
 
 
 def sum(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.operators import promote_one
+from tapeline.runtime.operators import narrowed, promote_one
 from tapeline.runtime.ops.convolution import PerAxis, per_axis
 from tapeline.runtime.ops.gather import TAKE
 from tapeline.runtime.ops.pointwise import apply
@@ -63,7 +63,7 @@ def resize(x: TensorLike, extents: PerAxis, /, method: str = "linear") -> Tensor
         places = (np.arange(wanted) + 0.5) * tensor.shape[axis] / wanted
         along = _nearest if method == "nearest" else _linear
         tensor = along(tensor, axis, places)
-    return tensor
+    return narrowed(tensor, x)
 
 
 def _taken(x: Tensor, axis: int, places: Any) -> Tensor:

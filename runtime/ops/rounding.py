@@ -188,9 +188,9 @@ def round(x: TensorLike, /, decimals: int = 0) -> Tensor:
     >>> tl.round([0.5, 1.5, 2.25], decimals=1).numpy()
     array([0.5, 1.5, 2.2])
     """
-    x = promote_one(ROUND, x)
     if decimals == 0:
         return _round(x)
+    x = promote_one(ROUND, x)
     if x.dtype.kind in "iu":
         if decimals < 0:
             raise ArgumentError(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.errors import ArgumentError, DTypeError
-from tapeline.runtime.operators import promote_one
+from tapeline.runtime.operators import narrowed, promote_one
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
 from tapeline.runtime.ops.distributions import ShapeLike, exponential, gumbel, uniform
@@ -289,6 +289,6 @@ def dropout(
         raise ArgumentError(f"dropout: the rate must be from 0 up to 1, got {rate}")
     tensor = promote_one(EXP, as_tensor(x, argument="dropout: x"))
     if not training or rate == 0:
-        return tensor
+        return narrowed(tensor, x)
     keep = uniform(key, tensor.shape if shape is None else shape, dtype=tensor.dtype) >= rate
-    return where(keep, tensor * (1.0 / (1.0 - rate)), 0.0)
+    return narrowed(where(keep, tensor * (1.0 / (1.0 - rate)), 0.0), x)

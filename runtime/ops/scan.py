@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import Attrs, LibraryCall, Op, Sample, Trait, define_op
-from tapeline.runtime.operators import attach_method
+from tapeline.runtime.operators import attach_method, narrowed
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
 from tapeline.runtime.ops.joining import CONCAT, concat
@@ -178,7 +178,7 @@ def _scan(
     if include_initial:
         shape = (*result.shape[:axis], 1, *result.shape[axis + 1 :])
         result = concat([new_tensor(np.full(shape, initial, result.dtype)), result], axis=axis)
-    return result if dtype is None else cast_tensor(result, tensor.dtype)
+    return narrowed(result, x) if dtype is None else cast_tensor(result, tensor.dtype)
 
 
 def cumulative_sum(

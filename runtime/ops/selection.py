@@ -9,7 +9,14 @@ import numpy as np
 
 from tapeline.runtime.errors import DTypeError
 from tapeline.runtime.op import Attrs, Sample, ScalarEmitter, ShapeOf, V
-from tapeline.runtime.operators import attach_method, constant, make_binary, promote, promote_named
+from tapeline.runtime.operators import (
+    attach_method,
+    constant,
+    make_binary,
+    narrowed,
+    promote,
+    promote_named,
+)
 from tapeline.runtime.ops.logic import SIGNBIT
 from tapeline.runtime.ops.pointwise import (
     BOOL,
@@ -21,8 +28,15 @@ from tapeline.runtime.ops.pointwise import (
     zero_like,
 )
 from tapeline.runtime.ops.promotion import promote_to_float
-from tapeline.runtime.spec import DType, Shape, TensorSpec, broadcast_shapes, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.spec import (
+    DType,
+    Shape,
+    TensorSpec,
+    broadcast_shapes,
+    is_bfloat16,
+    spec_of,
+)
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
 from tapeline.runtime.unwatched import plain_array, wrapped
 
 _NUMBERS = (int, float)
@@ -330,6 +344,9 @@ def clip(x: TensorLike, /, min: TensorLike | None = None, max: TensorLike | None
         if dtype.kind == "f":
             return apply(CLIP, x, constant(min, dtype), constant(max, dtype))
     x = as_tensor(x, None, "clip")
+    if is_bfloat16(x.dtype):
+        result = clip(cast_tensor(x, np.dtype(np.float32)), min, max)
+        return narrowed(result, x, min, max)
     low, high = _inner_bound(x.dtype, min), _inner_bound(x.dtype, max)
     for bound in (low, high):
         if bound is not None:

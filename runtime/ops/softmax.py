@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, define_op, get_op
-from tapeline.runtime.operators import constant, promote_one
+from tapeline.runtime.operators import constant, narrowed, promote_one
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes, next_axis
 from tapeline.runtime.ops.extrema import MAX, max_reduce
@@ -108,9 +108,9 @@ def logsumexp(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) ->
     >>> tl.logsumexp(tl.asarray([1000.0, 1000.0])).item()
     1000.6931471805599
     """
-    x = promote_one(LOGSUMEXP, x)
-    attrs = (normalize_axes("logsumexp", axis, x.ndim), bool(keepdims))
-    return apply(LOGSUMEXP, x, attrs=attrs)
+    tensor = promote_one(LOGSUMEXP, x)
+    attrs = (normalize_axes("logsumexp", axis, tensor.ndim), bool(keepdims))
+    return narrowed(apply(LOGSUMEXP, tensor, attrs=attrs), x)
 
 
 # --- softmax ---------------------------------------------------------------------------------
@@ -208,7 +208,8 @@ LOG_SOFTMAX = define_op(
 
 def _along_axis(op: Op, x: TensorLike, axis: int) -> Tensor:
     tensor = promote_one(op, x)
-    return apply(op, tensor, attrs=(normalize_axis(op.name, axis, tensor.ndim),))
+    result = apply(op, tensor, attrs=(normalize_axis(op.name, axis, tensor.ndim),))
+    return narrowed(result, x)
 
 
 def softmax(x: TensorLike, /, axis: int = -1) -> Tensor:

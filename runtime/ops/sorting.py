@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.op import Attrs, LibraryCall, Sample, Trait, define_op
-from tapeline.runtime.operators import attach_method
+from tapeline.runtime.operators import attach_method, narrowed
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
 from tapeline.runtime.ops.gather import TAKE_ALONG_AXIS_GRAD
@@ -113,9 +113,10 @@ def sort(
             return wrapped(np.sort(array, axis, kind="stable"))
         except (TypeError, ValueError):
             pass  # what follows says what is wrong
-    x = computable(x, argument="sort")
-    check_dtype("sort", x.dtype, SORT.kinds)
-    return apply(SORT, x, attrs=(normalize_axis("sort", axis, x.ndim), bool(descending)))
+    tensor = computable(x, argument="sort")
+    check_dtype("sort", tensor.dtype, SORT.kinds)
+    attrs = (normalize_axis("sort", axis, tensor.ndim), bool(descending))
+    return narrowed(apply(SORT, tensor, attrs=attrs), x)
 
 
 def argsort(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, ShapeOf, define_op, get_op
-from tapeline.runtime.operators import attach_method
+from tapeline.runtime.operators import attach_method, narrowed
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype, computable, over
@@ -121,8 +121,9 @@ def mean(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tens
         attrs = plain_attrs(axis, len(x._value.shape), keepdims)
         if attrs is not None:
             return closure_of(MEAN)(x, attrs)
-    x = computable(x, argument="mean")
-    return apply(MEAN, x, attrs=(normalize_axes("mean", axis, x.ndim), bool(keepdims)))
+    tensor = computable(x, argument="mean")
+    attrs = (normalize_axes("mean", axis, tensor.ndim), bool(keepdims))
+    return narrowed(apply(MEAN, tensor, attrs=attrs), x)
 
 
 # --- variance and standard deviation ---------------------------------------------------------
@@ -290,7 +291,7 @@ def _spread_of(op: Op, x: TensorLike, axis: Axis, correction: float, keepdims: b
     tensor = computable(x, argument=op.name)
     check_dtype(op.name, tensor.dtype, op.kinds)
     attrs = (normalize_axes(op.name, axis, tensor.ndim), bool(keepdims), correction)
-    return apply(op, tensor, attrs=attrs)
+    return narrowed(apply(op, tensor, attrs=attrs), x)
 
 
 for _function, _numpy in ((mean, np.mean), (var, np.var), (std, np.std)):
