@@ -29,6 +29,7 @@ from tapeline.compiler.inspect.families import (
     family_of,
 )
 from tapeline.compiler.inspect.fold import Folded, Reference, Row, fold_graph
+from tapeline.compiler.inspect.fold_functions import LONG_GRAPH, fold_by_function
 from tapeline.compiler.inspect.layout import GAP_X, GAP_Y, Edge, Layout, Point, layer_numbers
 from tapeline.compiler.inspect.layout import layered_layout as place_boxes
 from tapeline.compiler.ir.control_ops import is_cond, is_loop
@@ -280,8 +281,9 @@ class _Panel(NamedTuple):
     height: float
 
 
-def _draw_panel(graph: Graph, prefix: str, title: str) -> _Panel:
-    folded = fold_graph(graph)
+def _draw_panel(graph: Graph, prefix: str, title: str, fold: bool | None) -> _Panel:
+    is_long = len(graph) > LONG_GRAPH if fold is None else fold
+    folded = fold_by_function(graph) if is_long else fold_graph(graph)
     body = _Picture(graph, prefix)
     _draw_columns(body, folded)
     listed = max((_row_width(row) for row in folded.listed), default=0.0)
@@ -331,23 +333,26 @@ def _arrange(panels: Sequence[_Panel]) -> tuple[list[Point], float, float]:
     return places, right, y + tall if len(panels) > 1 else panels[0].height
 
 
-def graph_to_svg(graph: Graph) -> str:
+def graph_to_svg(graph: Graph, fold: bool | None = None) -> str:
     """The graph as the text of an SVG picture.
 
     Parameters
     ----------
     graph : Graph
         Any valid graph; what it calls, its branches and its loop bodies are drawn beneath.
+    fold : bool, optional
+        Whether each call of a source function is one block; by default in graphs of more than 400
+        nodes.
 
     Returns
     -------
     str
         A whole SVG document.
     """
-    panels = [_draw_panel(graph, "n", graph.name)]
+    panels = [_draw_panel(graph, "n", graph.name, fold)]
     inner = itertools.islice(_subgraph_titles(graph), MAX_PANELS)
     for number, (subgraph, title) in enumerate(inner, 1):
-        panels.append(_draw_panel(subgraph, f"g{number}n", title))
+        panels.append(_draw_panel(subgraph, f"g{number}n", title, fold))
     places, width, height = _arrange(panels)
     full_width, full_height = width + 2 * MARGIN, height + 2 * MARGIN
     lines: list[str] = []

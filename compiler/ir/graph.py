@@ -229,11 +229,12 @@ class Graph:
 
         return graph_to_dot(self)
 
-    def to_svg(self) -> str:
-        """The graph as the text of an SVG picture."""
+    def to_svg(self, fold: bool | None = None) -> str:
+        """The graph as the text of an SVG picture; with `fold` each call of a source function is
+        one block, by default in graphs of more than 400 nodes."""
         from tapeline.compiler.inspect.svg import graph_to_svg
 
-        return graph_to_svg(self)
+        return graph_to_svg(self, fold)
 
     def to_html(self) -> str:
         """The graph as one HTML page to pan, zoom, search and click, without network.

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.example_programs import PROGRAMS, load_program, name_of, results_of
 from tests.random_functions import RandomFunction
 
 import tapeline as tl
@@ -26,7 +27,6 @@ from tapeline.runtime.tensor import Tensor
 Array = np.ndarray[Any, np.dtype[Any]]
 
 ROOT = Path(__file__).resolve().parents[4]
-PROGRAMS = sorted((ROOT / "examples/numpy_programs").glob("*.py"))
 MARGIN = 256
 """Bytes after the workspace that nobody may touch."""
 
@@ -247,17 +247,15 @@ def test_an_index_out_of_range_is_a_status(tmp_path: Path) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_numpy_program(path: Path, tmp_path: Path) -> None:
-    scope = runpy.run_path(str(path))
-    given = scope["inputs"](np.random.default_rng(0))
-    want = scope["program"](*[x.copy() for x in given])
+@pytest.mark.parametrize("path", PROGRAMS, ids=name_of)
+def test_example_program(path: Path, tmp_path: Path) -> None:
+    program, given = load_program(path)
     try:
-        got = run(tl.function(scope["program"]), given, tmp_path)
+        got = run(tl.function(program), given, tmp_path)
     except ExportError as error:
         assert f"at {path.name}:" in str(error)  # noqa: PT017  # the others must not raise
         return
-    assert_all_close(got, want, 1e-9)
+    assert_all_close(got, results_of(program, given), 1e-9)
 
 
 # Random graphs
