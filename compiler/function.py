@@ -377,9 +377,8 @@ class Function(NativeCallable, Generic[P, R]):
 
     def lasting_traces(self) -> list[ConcreteFunction]:
         """The traces that serve calls by themselves, those with open sizes in the place of their
-        cases; without those that leave numbers open."""
-        found = self.concrete_functions
-        return [one for one in found if not getattr(one, "open_numbers", ())]
+        cases."""
+        return list(self.concrete_functions)
 
     def experimental_get_tracing_count(self) -> int:
         """TensorFlow's name for `trace_count`."""

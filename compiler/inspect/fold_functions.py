@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tapeline.compiler.inspect.families import family_of_node
 from tapeline.compiler.inspect.fold import Folded, Reference, Row, shorten, value_name
@@ -19,6 +19,8 @@ from tapeline.compiler.ir.text import spec_text
 LONG_GRAPH = 400
 """Pictures of more nodes than this show functions."""
 MAX_NAMES = 3
+MAX_INPUTS = 12
+"""So many inputs are listed, and half as many named in a block; the others are counted."""
 
 Place = tuple[str, str]
 """File and function."""
@@ -75,9 +77,12 @@ def fold_by_function(graph: Graph) -> Folded:
     for position, node in enumerate(graph.outputs):
         outputs.setdefault(home.get(node, -1), []).append(position)
     folded = Folded()
-    for node, op in enumerate(graph.ops):
-        if op is PLACEHOLDER:
-            folded.listed.append(_input_row(graph, node))
+    folded.listed = [_input_row(graph, node) for node in graph.placeholders[:MAX_INPUTS]]
+    rest = graph.placeholders[MAX_INPUTS:]
+    if rest:
+        folded.listed.append(
+            replace(_input_row(graph, rest[0]), title="...", spec=_more(len(rest)))
+        )
     edges: dict[tuple[int, int], None] = {}
     for number, run in enumerate(runs):
         named: dict[int, None] = {}
@@ -88,6 +93,10 @@ def fold_by_function(graph: Graph) -> Folded:
                 elif source in home and home[source] != number:
                     edges[home[source], number] = None
         references = tuple(Reference(value_name(graph, one), one) for one in named)
+        if len(references) > MAX_INPUTS // 2:
+            left = references[MAX_INPUTS // 2 :]
+            last = Reference(_more(len(left)), left[0].node)
+            references = (*references[: MAX_INPUTS // 2], last)
         folded.blocks.append(_block(graph, run, references, tuple(outputs.get(number, ()))))
     folded.edges = list(edges)
     return folded
@@ -105,7 +114,7 @@ def _block(
     texts = [name if count == 1 else f"{name} x{count}" for name, count in ops.most_common()]
     families = Counter(family_of_node(graph, node) for node in run.nodes)
     (family, _), *_ = families.most_common(1)
-    more = f", {len(texts) - MAX_NAMES} more" if len(texts) > MAX_NAMES else ""
+    more = f", {_more(len(texts) - MAX_NAMES)}" if len(texts) > MAX_NAMES else ""
     tooltip = f"{len(run.nodes)} nodes of {function} ({where})\n{', '.join(texts)}"
     start, end = run.nodes[0], run.nodes[-1]
     shown = shorten(spec_text(graph.specs[end]))
@@ -113,6 +122,10 @@ def _block(
         Row(start, shorten(title), where, family, references, (), tooltip),
         Row(end, ", ".join(texts[:MAX_NAMES]) + more, shown, family, (), outputs, tooltip),
     ]
+
+
+def _more(count: int) -> str:
+    return f"{count} more"
 
 
 def _input_row(graph: Graph, node: int) -> Row:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from tapeline.compiler.codegen.native_call import enable_native_calls
 from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph, Resource
+from tapeline.compiler.frontend.convert.reads import hold_weakly
 from tapeline.compiler.frontend.families import Places, Plan
 from tapeline.compiler.frontend.options import Options
 from tapeline.compiler.frontend.signature import Call, numbers_of
@@ -30,9 +31,10 @@ from tapeline.compiler.saved.writer import FORMAT, VERSION
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError, GraphError, SavedFileError, TapelineError
 from tapeline.runtime.op import Op
+from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import Shape, TensorSpec
-from tapeline.runtime.tensor import wrap
+from tapeline.runtime.tensor import Tensor, wrap
 from tapeline.runtime.variable import Variable
 
 T = TypeVar("T")
@@ -95,8 +97,9 @@ def _build(
     function.variables = tuple(variables)
     for one in document["traces"]:
         concrete, call = _trace(one, variables, fetch)
+        concrete.signature = inspect.signature(function.python_function)
         function.add_trace(call, concrete)
-        shown.append(", ".join(map(str, concrete.inputs)))
+        shown.append(", ".join(concrete.forms.describe()))
     return function
 
 
@@ -157,26 +160,22 @@ def _trace(
     for slot in Graph.__slots__:
         setattr(graph, slot, getattr(plain, slot))
     n_tensors, n_results = document["n_tensors"], document["n_results"]
-    inputs = [graph.spec(node) for node in graph.placeholders[:n_tensors]]
-    sizes = sizes_of(graph)
+    positions = document.get("numbers", [])
+    n_inputs = n_tensors + len(positions)
+    inputs = [graph.spec(node) for node in graph.placeholders[:n_inputs]]
+    sizes = sizes_of(graph) or (Sizes(()) if positions else None)
     places = _places(document.get("places", []), inputs, sizes)
     shapes = [_known_shape(spec, sizes) for spec in inputs]
     stand_ins = [
         wrap(np.broadcast_to(np.zeros((), spec.dtype), shape))
-        for spec, shape in zip(inputs, shapes, strict=True)
+        for spec, shape in zip(inputs[:n_tensors], shapes, strict=False)
     ]
-
-    def argument(name: str, content: Any) -> Any:
-        if name != "tensor":
-            raise GraphError(f"there cannot be a {name!r} among arguments")
-        return _pick(stand_ins, content)
-
-    args = tuple(read_structure(one, argument) for one in document["args"])
-    kwargs = {str(key): read_structure(one, argument) for key, one in document["kwargs"]}
+    call = Call(*_arguments(document, stand_ins, _EXAMPLES))
+    _check_numbers(positions, numbers_of(call), inputs[n_tensors:])
     assigned = [_pick(variables, number) for number in document["assigned"]]
     written = document["written"]
     for position in written:
-        _pick(inputs, position)
+        _pick(stand_ins, position)
     outputs, graph.outputs = graph.outputs, graph.outputs[:n_results]
     if len(outputs) != n_results + len(assigned) + len(written):
         raise GraphError("the number of outputs is not that of results and assignments")
@@ -194,14 +193,48 @@ def _trace(
         raise GraphError("a result is no output of the graph")
     kind = ConcreteFunction if sizes is None else OpenFunction
     concrete = kind.rebuild(graph, inputs, results, leaves, cells)
-    concrete.given = args, kwargs, tuple(stand_ins)
+    concrete.given = *_arguments(document, stand_ins, _SHOWN), tuple(stand_ins)
     if list(map(id, concrete.assigned_variables)) != list(map(id, assigned)):
         raise GraphError("assigned Variables are out of order")
-    call = Call(args, kwargs)
     if isinstance(concrete, OpenFunction):
         assert sizes is not None
-        concrete.open(sizes, Plan(places), numbers_of(call))
+        concrete.open(sizes, Plan(places, tuple(positions)), numbers_of(call))
     return concrete, call
+
+
+_EXAMPLES: dict[str, Any] = {"float": 0.5, "int": 7}
+"""What stands for numbers that are inputs in the call that a trace is for."""
+_SHOWN: dict[str, Any] = {
+    name: hold_weakly(OpenNumber(wrap(np.asarray(value)), type(value), set(), frozenset(), True))
+    for name, value in _EXAMPLES.items()
+}
+"""What stands for them where the call is shown."""
+
+
+def _arguments(
+    document: Document, tensors: Sequence[Tensor], numbers: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional arguments, and those by name."""
+
+    def argument(name: str, content: Any) -> Any:
+        if name == "number" and content in numbers:
+            return numbers[content]
+        if name != "tensor":
+            raise GraphError(f"there cannot be a {name!r} among arguments")
+        return _pick(tensors, content)
+
+    args = tuple(read_structure(one, argument) for one in document["args"])
+    return args, {str(key): read_structure(one, argument) for key, one in document["kwargs"]}
+
+
+def _check_numbers(positions: Any, numbers: Sequence[float], inputs: Sequence[TensorSpec]) -> None:
+    """Complains unless the numbers at these positions are what the inputs are made of."""
+    if sorted(set(positions)) != positions:
+        raise GraphError("the numbers that are inputs are not in order")
+    for position, spec in zip(positions, inputs, strict=True):
+        kind = np.dtype(type(_pick(numbers, position)))
+        if spec.shape != () or spec.dtype != kind:
+            raise GraphError(f"number {position} is a {kind}, and its input {spec}")
 
 
 def _known_shape(spec: TensorSpec, sizes: Sizes | None) -> Shape:
@@ -230,8 +263,8 @@ def _add_hidden(
 ) -> None:  # fmt: skip
     """What the graph takes besides the arguments, as the trace left it."""
     hidden = document["hidden"]
-    n_tensors = document["n_tensors"]
-    if [one["node"] for one in hidden] != graph.placeholders[n_tensors:]:
+    n_inputs = document["n_tensors"] + len(document.get("numbers", []))
+    if [one["node"] for one in hidden] != graph.placeholders[n_inputs:]:
         raise GraphError("what the graph takes besides its arguments is not listed in order")
     placeholders: dict[int, int] = {}
     for one in hidden:

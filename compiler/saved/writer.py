@@ -21,12 +21,14 @@ from tapeline.runtime import nest
 from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dims import Dim, source_of
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, GraphError
+from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.tensor import Tensor
 from tapeline.runtime.variable import Variable
 
 FORMAT = "tapeline.saved"
-VERSION = 2
-"""Files of functions without open sizes are written as version 1."""
+VERSION = 3
+"""Files are written as version 1 where no trace leaves sizes open, and as version 2 where none
+leaves numbers open."""
 
 Given: TypeAlias = Sequence[Any] | dict[str, Any]
 
@@ -83,7 +85,7 @@ def describe_function(
     traces = [writer.trace(concrete) for concrete in dict.fromkeys(concretes)]
     document = {
         "format": FORMAT,
-        "version": VERSION if any("places" in trace for trace in traces) else 1,
+        "version": _version(traces),
         "name": _name(function),
         "doc": doc,
         "parameters": _parameters(function),
@@ -93,11 +95,21 @@ def describe_function(
     return document, arrays
 
 
-def _open_places(concrete: ConcreteFunction) -> Document:
-    """Where the open sizes of the graph stand among the shapes of the arguments."""
+def _version(traces: Sequence[Document]) -> int:
+    if any("numbers" in trace for trace in traces):
+        return VERSION
+    return 2 if any("places" in trace for trace in traces) else 1
+
+
+def _open_parts(concrete: ConcreteFunction) -> Document:
+    """Where the open sizes of the graph stand among the shapes of the arguments, and which of the
+    numbers are inputs."""
     if not isinstance(concrete, OpenFunction):
         return {}
-    return {"places": [[list(place) for place in group] for group in concrete.places]}
+    found: Document = {"places": [[list(place) for place in group] for group in concrete.places]}
+    if concrete.open_numbers:
+        found["numbers"] = list(concrete.open_numbers)
+    return found
 
 
 def _name(function: Function[..., Any] | ConcreteFunction) -> str:
@@ -176,6 +188,8 @@ class _Writer:
             numbers.setdefault(id(placeholder), number)
 
         def argument(value: Any) -> Any:
+            if type(value) is OpenNumber:
+                return {"number": value.kind.__name__}
             found = numbers.get(id(value)) if type(value) is Tensor else None
             return None if found is None else {"tensor": found}
 
@@ -214,7 +228,7 @@ class _Writer:
             "kwargs": [[k, given(v, k)] for k, v in kwargs.items()],
             "inputs": [str(names[node][0]) for node in concrete.graph.placeholders],
             "n_tensors": len(placeholders),
-            **_open_places(concrete),
+            **_open_parts(concrete),
             "hidden": hidden,
             "variables": [self.variable(variable) for variable in concrete.variables],
             "assigned": [self.variable(variable) for variable in concrete.assigned_variables],

@@ -188,3 +188,33 @@ def test_fold_lists_the_inputs_of_a_large_graph() -> None:
 def test_fold_names_values_from_far_away() -> None:
     last = fold_graph(ladder(60)).blocks[-1][-1]
     assert "%3" in [reference.text for reference in last.references]
+
+
+def block(x: tl.Tensor, k: float) -> tl.Tensor:
+    y = tl.sin(x) * k
+    return y + tl.cos(x)
+
+
+def texts_of(picture: str) -> list[str]:
+    return [one.text or "" for one in ElementTree.fromstring(picture).iter(f"{SVG}text")]
+
+
+def test_long_graphs_are_folded_by_source_function() -> None:
+    def long(x: tl.Tensor, *more: tl.Tensor) -> tl.Tensor:
+        for k in range(120):
+            x = block(x, k + 1.0)
+        return tl.sum(x) + sum(tl.sum(one) for one in more)
+
+    function = tl.function(long, autograph=False)
+    graph = function.get_concrete_function(*[tl.ones(3)] * 15).graph
+    assert len(graph) > 400
+    folded = texts_of(graph.to_svg())
+    assert "block x120" in folded
+    assert "long" in folded
+    assert any(text.startswith("sin x120, multiply x120, cos x120") for text in folded)
+    assert "3 more" in folded  # of the inputs
+    assert len(folded) < 80
+    assert len(texts_of(graph.to_svg(fold=False))) > 400
+    small = tl.function(lambda x: block(x, 2.0)).get_concrete_function(tl.ones(3)).graph
+    assert "block" not in texts_of(small.to_svg())
+    assert "block" in texts_of(small.to_svg(fold=True))

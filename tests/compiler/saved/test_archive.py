@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import tapeline as tl
+from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.saved.archive import DOCUMENT
 from tapeline.runtime.errors import SavedFileError
 
@@ -93,7 +94,7 @@ def test_newer_versions_are_refused(path: Path) -> None:
     document = json.loads(content[DOCUMENT])
     document["version"] = 99
     rewrite(path, content | {DOCUMENT: json.dumps(document).encode()})
-    refuse(path, "is of version 99, and this Tapeline reads versions up to 2")
+    refuse(path, "is of version 99, and this Tapeline reads versions up to 3")
 
 
 def test_cut_files_are_refused(path: Path) -> None:
@@ -257,3 +258,42 @@ def test_files_of_version_1_keep_loading(tmp_path: Path) -> None:
     assert first.numpy().tolist() == [[14.0, 20.0]]
     assert float(total) == sum(range(300))
     assert [v.name for v in model.variables if v.trainable] == ["w"]
+
+
+def test_control_flow_and_many_ops_of_version_1_keep_loading() -> None:
+    """Written when version 1 was the only one; what it gave then."""
+    model = tl.load(GOLDEN / "version1_ops.tapeline")
+    x = tl.asarray([[0.5, 1.5, -2.0], [1.0, -0.25, 3.0]])
+    with tl.GradientTape() as tape:
+        tape.watch(x)
+        value, rest = model(x, tl.asarray([2, 0]))
+    slope = tape.gradient(value, x)
+    want = np.load(GOLDEN / "version1_ops.npz")
+    np.testing.assert_allclose(value, want["value"], rtol=1e-13)
+    np.testing.assert_allclose(slope, want["slope"], rtol=1e-12)
+    for number, one in enumerate(rest):
+        np.testing.assert_allclose(one, want[f"rest{number}"], rtol=1e-13)
+
+
+def test_open_sizes_of_version_2_keep_loading() -> None:
+    model = tl.load(GOLDEN / "version2.tapeline")
+    for rows in (2, 4, 9):
+        x = np.arange(3.0 * rows).reshape(rows, 3)
+        mean, doubled = model(tl.asarray(x))
+        np.testing.assert_allclose(mean, x.sum() / rows)
+        np.testing.assert_array_equal(doubled, np.concatenate([x, x])[1:-1])
+
+
+def test_open_numbers_of_version_3_keep_loading() -> None:
+    model = tl.load(GOLDEN / "version3.tapeline")
+    for rate in (0.5, 0.25, 7.0):
+        np.testing.assert_allclose(
+            model(tl.asarray([1.0, 2.0, 4.0]), rate), (1 - rate) * 2.0 ** np.arange(3)
+        )
+
+
+def test_graph_texts_of_both_versions_keep_parsing() -> None:
+    for version in (1, 2):
+        text = (GOLDEN / f"graph{version}.json").read_text()
+        assert json.loads(text)["version"] == version
+        assert json.loads(Graph.from_json(text).to_json()) == json.loads(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import tapeline as tl
 from tapeline.compiler.ir.graph import Graph, graphs_equal
 from tapeline.compiler.ir.parse import parse_graph
-from tapeline.runtime.errors import GraphError
+from tapeline.runtime.errors import GraphError, SavedFileError
 
 
 def program(x: Any) -> Any:
@@ -120,3 +121,54 @@ def test_pickled_functions_keep_their_open_sizes() -> None:
         f(tl.ones(n))
     other = pickle.loads(pickle.dumps(f))
     assert other(tl.ones(8)).tolist() == [11.0] * 8
+
+
+@pytest.fixture
+def step() -> Any:
+    @tl.function
+    def step(w: tl.Tensor, rates: dict[str, float], turns: int) -> tl.Tensor:
+        return w - rates["slow"] * w + rates["fast"] * turns
+
+    w = tl.asarray([1.0, 2.0])
+    for k in range(4):
+        step(w, {"slow": 0.5 + k, "fast": 1.5 - 0.25 * k}, 2 + k)
+    return step
+
+
+def test_numbers_that_vary_are_inputs_of_the_loaded_function(step: Any, tmp_path: Path) -> None:
+    tl.export.save(step, tmp_path / "step.tapeline")
+    loaded = tl.load(tmp_path / "step.tapeline")
+    assert any("turns = any int" in repr(one) for one in loaded.concrete_functions)
+    w = tl.asarray([3.0, -1.0])
+    for function in (loaded, pickle.loads(pickle.dumps(loaded)), tl.load(_again(loaded, tmp_path))):
+        for k in range(5):
+            given = {"slow": 0.125 * (k + 1), "fast": -2.5 + k * 0.7}, 11 + k
+            np.testing.assert_array_equal(function(w, *given), step(w, *given))
+        with tl.GradientTape() as tape:
+            tape.watch(w)
+            total = tl.sum(function(w, {"slow": 0.75, "fast": 3.5}, 5))
+        np.testing.assert_array_equal(tape.gradient(total, w), [0.25, 0.25])
+
+
+def _again(function: Any, folder: Path) -> Path:
+    tl.export.save(function, folder / "again.tapeline")
+    return folder / "again.tapeline"
+
+
+@pytest.mark.parametrize(
+    "numbers", [[0], [0, 1], [1, 0, 2], [0, 1, 5], [0, 1, -1], "012", [0, 1, None]]
+)
+def test_numbers_that_do_not_fit_are_refused(step: Any, numbers: Any, tmp_path: Path) -> None:
+    path = tmp_path / "step.tapeline"
+    tl.export.save(step, path)
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(content["tapeline.json"])
+    (trace,) = (one for one in document["traces"] if "numbers" in one)
+    assert trace["numbers"] == [0, 1, 2]
+    trace["numbers"] = numbers
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in content.items():
+            archive.writestr(name, json.dumps(document) if name == "tapeline.json" else data)
+    with pytest.raises(SavedFileError):
+        tl.load(path)
