@@ -55,8 +55,9 @@ class _Output:
     outputs."""
 
     index: int
-    is_size: bool = False
-    """Whether it comes back as a Python int: a size that values tell."""
+    is_number: bool = False
+    """Whether it comes back as a Python number: a size that values tell, or what the program made
+    of numbers that its trace leaves open."""
 
 
 class ConcreteFunction(TraceCalls):
@@ -299,7 +300,7 @@ class ConcreteFunction(TraceCalls):
         if self._results is None:
             return "none"
         in_order = [
-            type(leaf) is _Output and leaf.index == k and not leaf.is_size
+            type(leaf) is _Output and leaf.index == k and not leaf.is_number
             for k, leaf in enumerate(self._leaves)
         ]
         if not all(in_order):
@@ -312,11 +313,17 @@ class ConcreteFunction(TraceCalls):
         return "list" if flat and type(self._results) is list else "other"
 
     @property
+    def returns_numbers(self) -> bool:
+        """Whether some results are Python numbers that differ from call to call."""
+        return any(type(leaf) is _Output and leaf.is_number for leaf in self._leaves)
+
+    @property
     def result_template(self) -> tuple[Any, list[tuple[int | None, Any]]]:
-        """The structure of the results, and its leaves: (position of the output, None) for a
-        tensor, else (None, value)."""
+        """The structure of the results, and its leaves: (position of the output, whether it comes
+        back as a Python number) for a tensor, else (None, value)."""
         leaves: list[tuple[int | None, Any]] = [
-            (leaf.index, None) if type(leaf) is _Output else (None, leaf) for leaf in self._leaves
+            (leaf.index, leaf.is_number) if type(leaf) is _Output else (None, leaf)
+            for leaf in self._leaves
         ]
         return self._results, leaves
 
@@ -331,12 +338,12 @@ class ConcreteFunction(TraceCalls):
     ) -> ConcreteFunction:
         """A concrete function of its parts: `leaves` as in `result_template`, and `cells` as pairs
         of an argument that is changed in place and the node of its new value."""
-        made = [value if k is None else _Output(k) for k, value in leaves]
+        made = [value if k is None else _Output(k, value) for k, value in leaves]
         return cls(graph, inputs, results, made, list(cells))
 
     def rebuilding(self) -> tuple[Any, list[tuple[Any, int | None, Any]]]:
         """The structure of the results with a marker for each leaf, and per marker what it stands
-        for: the position of an output, or a value."""
+        for, as in `result_template`."""
         leaves = self.result_template[1]
         markers = [object() for _ in leaves]
         structure = nest.unflatten(self._results, markers)
@@ -568,12 +575,12 @@ class ConcreteFunction(TraceCalls):
         leaves = self._leaves
         if len(leaves) == 1 and type(leaves[0]) is _Output and nest.is_leaf(self._results):
             output = outputs[leaves[0].index]
-            return output.item() if leaves[0].is_size else output
+            return output.item() if leaves[0].is_number else output
         values: list[Any] = []
         for leaf in leaves:
             if type(leaf) is _Output:
                 output = outputs[leaf.index]
-                values.append(output.item() if leaf.is_size else output)
+                values.append(output.item() if leaf.is_number else output)
             else:
                 values.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
         return nest.unflatten(self._results, values)
@@ -754,20 +761,26 @@ def _take_results(graph: CapturingGraph, results: Any) -> list[Any]:
     leaves: list[Any] = []
     seen: dict[int, _Output] = {}
     for leaf in nest.flatten(results):
-        if type(leaf) is OpenNumber:
-            leaf.ask()  # a number comes back as a number
-        if id(leaf) in seen:
-            leaves.append(seen[id(leaf)])
-        elif is_told(leaf):
-            seen[id(leaf)] = _Output(len(graph.outputs), is_size=True)
-            leaves.append(seen[id(leaf)])
-            graph.outputs.append(graph.value_id(graph.size_tensor(leaf)))
-        elif type(leaf) is not Dim and (
-            type(leaf) is Tensor or hasattr(type(leaf), "__tapeline_tensor__")
-        ):
-            seen[id(leaf)] = _Output(len(graph.outputs))
-            leaves.append(seen[id(leaf)])
-            graph.outputs.append(graph.value_id(as_tensor(leaf)))
-        else:
-            leaves.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
+        if id(leaf) not in seen:
+            value = _result_tensor(graph, leaf)
+            if value is None:
+                leaves.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
+                continue
+            is_number = type(leaf) is Dim or type(leaf) is OpenNumber
+            seen[id(leaf)] = _Output(len(graph.outputs), is_number)
+            graph.outputs.append(graph.value_id(value))
+        leaves.append(seen[id(leaf)])
     return leaves
+
+
+def _result_tensor(graph: CapturingGraph, leaf: Any) -> Tensor | None:
+    """What the program computes as a leaf of the results; None for a constant."""
+    if is_told(leaf):
+        return graph.size_tensor(leaf)
+    if type(leaf) is OpenNumber:
+        if graph.outer is not None:
+            leaf.ask()  # the program around this one needs a number now
+        return leaf.result()
+    if type(leaf) is not Dim and hasattr(type(leaf), "__tapeline_tensor__"):
+        return as_tensor(leaf)
+    return leaf if type(leaf) is Tensor else None

@@ -312,6 +312,8 @@ def _results(
     if shape != "other":
         return tuple(outputs), shape, None
     structure, leaves = concrete.result_template
+    if concrete.returns_numbers:
+        return tuple(outputs), "call", concrete.pack
     constants: list[Any] = []
     tree = _tree(structure, iter(leaves), n_tensors, constants)
     if not isinstance(tree, Container):

@@ -59,9 +59,11 @@ class OpenNumber:
         1 or -1 for what is above or below 0 for sure; 0 if unknown.
     bound : int
         An int is not larger than this, nor its negative.
+    is_exact : bool
+        Whether it is Python's number to the last bit, so that it may come back as a result.
     """
 
-    __slots__ = ("_asked", "_bound", "_positions", "_sign", "_tensor", "kind")
+    __slots__ = ("_asked", "_bound", "_is_exact", "_positions", "_sign", "_tensor", "kind")
 
     __array_ufunc__: ClassVar[None] = None
 
@@ -73,6 +75,7 @@ class OpenNumber:
         positions: frozenset[int],
         sign: int = 0,
         bound: int = _LARGEST_ARGUMENT,
+        is_exact: bool = True,
     ) -> None:
         self._tensor = tensor
         self.kind = kind
@@ -80,6 +83,7 @@ class OpenNumber:
         self._positions = positions
         self._sign = sign
         self._bound = bound
+        self._is_exact = is_exact
 
     @property
     def __class__(self) -> type:
@@ -113,6 +117,12 @@ class OpenNumber:
         from tapeline.runtime.ops.cast import identity  # the number's own tensor promotes weakly
 
         return identity(self._tensor)
+
+    def result(self) -> Tensor:
+        """The number as a result of the trace, which comes back as a Python number."""
+        if not self._is_exact:
+            self.ask()
+        return self._tensor
 
     def cast(self, dtype: DType) -> Tensor:
         """The number as a tensor of the dtype of its partner."""
@@ -189,8 +199,16 @@ class OpenNumber:
             first, second, sign, other_sign = second, first, other_sign, sign
         sign = _sign_of(operation, sign, other_sign, is_int)
         positions = self._positions | other._positions if is_open else self._positions
-        kind = int if is_int else float
-        return OpenNumber(operation(first, second), kind, self._asked, positions, sign, bound)
+        is_exact = self._is_exact and (not is_open or other._is_exact)
+        return OpenNumber(
+            operation(first, second),
+            int if is_int else float,
+            self._asked,
+            positions,
+            sign,
+            bound,
+            is_exact and operation is not operator.pow,
+        )
 
     def _divided(self, operation: Callable[[Any, Any], Any], other: Any, swap: bool) -> Any:
         """A division, unless it may be by 0, which is an error."""
@@ -253,7 +271,9 @@ class OpenNumber:
 
     def __pow__(self, other: Any) -> Any:
         if type(other) is int and other in (2, 3):
-            return self * self if other == 2 else self * self * self
+            found = self * self if other == 2 else self * self * self
+            found._is_exact &= found.kind is int or other == 2
+            return found
         return NotImplemented if _is_tensor(other) else self.ask()
 
     def __rpow__(self, other: Any) -> Any:

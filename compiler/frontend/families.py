@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.open_numbers import is_general
 from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import Shape, TensorSpec
@@ -71,6 +72,8 @@ class Family:
         for number, trace in enumerate(self.traces):
             if not set(_flat(wanted)).issubset(_flat(trace.places)):
                 continue
+            if trace.returns_numbers and STATE.handler is not None:
+                continue  # nobody knows them yet
             values = trace.values_for(given.shapes) if trace.has_numbers(given.numbers) else None
             if values is not None and (trace.guards is None or trace.guards.hold()):
                 if number:

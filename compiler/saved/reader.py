@@ -310,8 +310,8 @@ def _results(
     def result(name: str, content: Any) -> Any:
         marker = object()
         kept.append(marker)
-        if name == "output":
-            leaves[id(marker)] = int(content), None
+        if name in ("output", "number"):
+            leaves[id(marker)] = int(content), name == "number"
         elif name == "array":
             leaves[id(marker)] = None, fetch(content)
         elif name == "size" and sizes is not None:

@@ -203,7 +203,7 @@ class _Writer:
         def result(value: Any) -> Any:
             position, kept = outputs.get(id(value), (None, None))
             if position is not None:
-                return {"output": position}
+                return {"number" if kept else "output": position}
             if isinstance(kept, np.ndarray):
                 return {"array": self.arrays.store(kept)}
             if type(kept) is Dim:

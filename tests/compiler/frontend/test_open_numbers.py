@@ -68,7 +68,6 @@ def test_arithmetic_beside_tensors_leaves_them_open(number: int) -> None:
 ASKING: list[Any] = [
     lambda x, a: x * a if a > 0.5 else x + a,
     lambda x, a: x * math.sqrt(abs(a)),
-    lambda x, a: (x, a),
     lambda x, a: x * {0.5: 2.0}.get(a, 3.0),
     lambda x, a: x * round(a, 1),
     lambda x, a: x * float(f"{a:.1f}"),
@@ -76,6 +75,7 @@ ASKING: list[Any] = [
     lambda x, a: x * a**0.5 if isinstance(a**0.5, float) else x,
     lambda x, a: x * a if a == np.float32(0.5) else x,
     lambda x, a: x * (1 if a * -1 < 0 else 2),
+    lambda x, a: (x, a**3, 2.0**a),
     lambda x, a: x + a // 0.25,
 ]
 
@@ -121,6 +121,53 @@ def test_an_index_out_of_range_is_an_error_when_the_program_runs() -> None:
     with pytest.raises(IndexError, match="6"):
         f(X, 6)
     assert f(X, -1).item() == X[-1].item()
+
+
+def test_numbers_come_back_as_numbers() -> None:
+    check(lambda x, a: (x, a), FLOATS, 12)
+    check(lambda x, a: {"x": x * a, "half": a / 2 - 0.1, "square": a**2}, FLOATS, 12)
+    check(lambda x, n: [n + 1, (n, n % 3), x, n / 7, n**2 // 5], range(1, 30), 3)
+
+
+def test_a_counter_in_the_state_of_a_loop_takes_no_further_traces() -> None:
+    @tl.function
+    def update(state: Any, gradient: Any) -> Any:
+        count = state["count"] + 1
+        return {"w": state["w"] - gradient / count, "count": count}
+
+    state = {"w": X, "count": 0}
+    for _ in range(30):
+        state = update(state, X)
+    assert state["count"] == 30
+    assert type(state["count"]) is int
+    assert update.trace_count <= 4
+
+
+def test_numbers_that_come_back_to_a_trace_are_constants_of_it() -> None:
+    inner = tl.function(lambda x, a: (x * a, a + 1.0))
+
+    def outer(x: Any, a: float) -> Any:
+        y, b = inner(x, a)
+        return y * (2.0 if b > 1.2 else 3.0)
+
+    for numbers in ([0.1 * k for k in range(1, 6)], [0.2 * k for k in range(1, 6)]):
+        for a in numbers:
+            b = inner(X, a)[1]
+            assert (type(b), b) == (float, a + 1.0)
+        for a in numbers:
+            np.testing.assert_allclose(
+                tl.function(outer)(X, a).numpy(), outer(X, a).numpy(), rtol=1e-6
+            )
+
+
+def test_numbers_come_back_under_a_tape() -> None:
+    f = tl.function(lambda x, a: (tl.sum(x * a), a * 2.0))
+    for k in range(1, 6):
+        with tl.GradientTape() as tape:
+            tape.watch(X)
+            y, b = f(X, 0.5 * k)
+        assert b == k
+        np.testing.assert_allclose(tape.gradient(y, X).numpy(), 0.5 * k)
 
 
 def test_products_of_ints_that_may_not_fit_are_constants() -> None:
