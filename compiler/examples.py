@@ -8,7 +8,7 @@ from typing import Any
 from tapeline.compiler.frontend.capture import graph_around
 from tapeline.compiler.frontend.convert.entry import without_signals
 from tapeline.compiler.frontend.convert.operators import Operators
-from tapeline.runtime.batching.level import Level, install_conversion
+from tapeline.runtime.batching.level import Level
 
 
 def convert_for_examples(level: Level, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,6 +23,3 @@ def convert_for_examples(level: Level, function: Callable[..., Any]) -> Callable
     import tapeline.compiler.compiled  # noqa: F401  # the rules of branches and loops, loaded late
 
     return without_signals(converted)
-
-
-install_conversion(convert_for_examples)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from tapeline.compiler import examples as _examples  # noqa: F401  # for functions under vmap
 from tapeline.compiler.codegen.layout import native_entry_allowed
 from tapeline.compiler.codegen.native_call import (
     NativeCallable,
@@ -28,6 +27,7 @@ from tapeline.compiler.frontend.location import frames_of_library
 from tapeline.compiler.frontend.options import MAX_TRACES, Options
 from tapeline.compiler.frontend.retraces import Explanation
 from tapeline.compiler.frontend.signature import Call, Signature, build_matcher
+from tapeline.compiler.frontend.tracebacks import users_traceback
 from tapeline.compiler.staged.other_sizes import OtherSizes
 from tapeline.compiler.traces import Traces, takes_numbers
 from tapeline.runtime import nest
@@ -165,8 +165,6 @@ class Function(NativeCallable, Generic[P, R]):
             except Exception as error:
                 if isinstance(error, SymbolicTensorError) and _knows_more(call):
                     return self._inlined(args, kwargs)
-                from tapeline.compiler.frontend.convert.entry import users_traceback
-
                 error.__traceback__ = users_traceback(error.__traceback__)
                 raise error from error.__cause__
         else:

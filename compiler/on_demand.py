@@ -1,12 +1,15 @@
-"""Machine code for what a program does eagerly, loaded once the program does enough of it."""
+"""What the runtime asks of the compiler, loaded when it is asked for: machine code for what a
+program does eagerly again and again, and converted control flow for `vmap`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from tapeline.compiler.function import function
 from tapeline.runtime.backprop import WARM_UP
+from tapeline.runtime.batching.level import Level, install_conversion
 from tapeline.runtime.ops.draw_blocks import COMPILERS, Compiler
 from tapeline.runtime.tensor import Tensor
 
@@ -28,5 +31,13 @@ def _is_loaded() -> bool:
     return "tapeline.compiler.codegen.engine" in sys.modules
 
 
+def _convert_for_examples(level: Level, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with its control flow converted, for `vmap`."""
+    from tapeline.compiler.examples import convert_for_examples  # loads all of the conversion
+
+    return convert_for_examples(level, function)
+
+
+install_conversion(_convert_for_examples)
 WARM_UP.append(_load_tape_code)
 COMPILERS.append(Compiler(_compile_draw, _is_loaded))

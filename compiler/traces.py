@@ -16,13 +16,13 @@ from tapeline.compiler.frontend.location import frames_of_library
 from tapeline.compiler.frontend.logs import is_logged, log
 from tapeline.compiler.frontend.options import Options
 from tapeline.compiler.frontend.retraces import (
-    LOGGER,
     MAX_WARNINGS,
     WARN_AFTER,
     Explanation,
     TraceRecord,
     check_allowed,
     compare,
+    log_warning,
 )
 from tapeline.compiler.frontend.signature import Call, Signature
 from tapeline.runtime.dispatch import STATE
@@ -302,7 +302,7 @@ class Traces:
             f"last call {record.reason}. To avoid it, {repair}; {self.name}.explain() "
             "lists all traces"
         )
-        LOGGER.warning(message)
+        log_warning(message)
         warnings.warn(message, stacklevel=frames_of_library())
 
     def kept(self) -> tuple[ConcreteFunction, ...]:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
-import pkgutil
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -554,6 +553,8 @@ def load_all_ops() -> None:
 
     By name, since op files import this module: the registry is there before what it holds.
     """
+    import pkgutil  # loads much that few programs need
+
     package = importlib.import_module("tapeline.runtime.ops")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from html import escape
 from typing import Any, TypeAlias
 
 Table: TypeAlias = tuple[str, Sequence[str], Sequence[Sequence[object]]]
@@ -32,6 +31,8 @@ class Tabular:
 
 def html_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table with a title and a head, all text escaped."""
+    from html import escape  # for notebooks only
+
     names = "".join(f'<th style="{_CELL};opacity:.65">{escape(name)}</th>' for name in head)
     lines = []
     for row in rows:

@@ -6,7 +6,6 @@ Everything here runs while a function is traced, never on a call that finds its 
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -14,13 +13,19 @@ from typing import NamedTuple
 from tapeline.runtime.errors import RetraceError
 from tapeline.runtime.tables import Table, Tabular
 
-LOGGER = logging.getLogger("tapeline")
-"""Shows the warnings of this module to programs that look at logs, and says nothing otherwise."""
-LOGGER.addHandler(logging.NullHandler())
-
 WARN_AFTER = 5
 """A function that is traced in each of this many calls in a row gets a warning."""
 MAX_WARNINGS = 2
+
+
+def log_warning(message: str) -> None:
+    """Shows a warning to programs that look at logs, and says nothing otherwise."""
+    import logging  # slow to load, and rarely needed
+
+    logger = logging.getLogger("tapeline")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    logger.warning(message)
 
 
 class TraceRecord(NamedTuple):

@@ -1,5 +1,5 @@
 """Switches for the whole process, `tl.config`."""
 
 from tapeline.compiler.eagerly import run_functions_eagerly as run_functions_eagerly
-from tapeline.compiler.frontend.convert.entry import full_traceback as full_traceback
+from tapeline.compiler.frontend.tracebacks import full_traceback as full_traceback
 from tapeline.runtime.gradients.guard import guard_gradients as guard_gradients

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 from tapeline.compiler.frontend.capture import CapturingGraph
@@ -14,6 +14,7 @@ from tapeline.compiler.frontend.convert.conversion import reason_of
 from tapeline.compiler.frontend.convert.operators import Operators
 from tapeline.compiler.frontend.convert.reads import Reads
 from tapeline.compiler.frontend.location import is_library_code
+from tapeline.compiler.frontend.tracebacks import users_traceback
 from tapeline.runtime.errors import SymbolicTensorError, UndefinedVariableError
 
 _VARIABLE = re.compile(r"variable '(\w+)'|name '(\w+)'")
@@ -85,65 +86,3 @@ def _why_unconverted(trace: TracebackType | None) -> str | None:
     if found is None or reason is None:
         return None
     return f"The control flow of {found.co_qualname} stays Python, because {reason}"
-
-
-class full_traceback:
-    """Shows Tapeline's own frames in tracebacks of errors in traced functions, which are left out
-    otherwise; in all threads.
-
-    Parameters
-    ----------
-    on : bool
-        True from now on, or for a `with` block; False ends that.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> with tl.config.full_traceback(True):
-    ...     y = tl.function(lambda x: x * 2)(tl.asarray(1.0))
-    """
-
-    def __init__(self, on: bool) -> None:
-        self._before = _FULL[0]
-        _FULL[0] = bool(on)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        _FULL[0] = self._before
-
-
-_FULL = [False]
-
-
-def users_traceback(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without frames of the library, and with one frame per function of the user's
-    that was converted: that of the line that ran."""
-    if _FULL[0]:
-        return trace
-    entries: list[TracebackType] = []
-    while trace is not None:
-        if not is_library_code(trace.tb_frame.f_code):
-            if entries and _is_block_of(trace.tb_frame, entries[-1].tb_frame):
-                entries.pop()
-            entries.append(trace)
-        trace = trace.tb_next
-    made: TracebackType | None = None
-    for entry in reversed(entries):
-        made = TracebackType(made, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return made
-
-
-def _is_block_of(frame: FrameType, outer: FrameType) -> bool:
-    """Whether the code of a frame is a block of the function of another frame."""
-    if "@tl" not in outer.f_code.co_freevars:
-        return False
-    pending: list[CodeType] = [outer.f_code]
-    while pending:
-        for item in pending.pop().co_consts:
-            if isinstance(item, CodeType):
-                if item is frame.f_code and item.co_name == outer.f_code.co_name:
-                    return True
-                pending.append(item)
-    return False

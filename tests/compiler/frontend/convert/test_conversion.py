@@ -16,7 +16,7 @@ from tests.compiler.frontend.convert import programs
 import tapeline as tl
 from tapeline.compiler.frontend.convert.calls import callee
 from tapeline.compiler.frontend.convert.conversion import conversion_of
-from tapeline.compiler.frontend.convert.entry import users_traceback
+from tapeline.compiler.frontend.tracebacks import users_traceback
 
 
 def converted(function: Any) -> Any:
