@@ -86,6 +86,11 @@ class OpenNumber:
         self._is_exact = is_exact
 
     @property
+    def sign(self) -> int:
+        """1 or -1 for what is above or below 0 for sure; 0 if unknown."""
+        return self._sign
+
+    @property
     def __class__(self) -> type:
         return self.kind
 

@@ -202,10 +202,12 @@ def _trace(
     return concrete, call
 
 
-_EXAMPLES: dict[str, Any] = {"float": 0.5, "int": 7}
+_EXAMPLES: dict[str, Any] = {"float": 0.5, "int": 7, "negative float": -0.5, "negative int": -7}
 """What stands for numbers that are inputs in the call that a trace is for."""
 _SHOWN: dict[str, Any] = {
-    name: hold_weakly(OpenNumber(wrap(np.asarray(value)), type(value), set(), frozenset(), True))
+    name: hold_weakly(
+        OpenNumber(wrap(np.asarray(value)), type(value), set(), frozenset(), -1 if value < 0 else 1)
+    )
     for name, value in _EXAMPLES.items()
 }
 """What stands for them where the call is shown."""

@@ -189,7 +189,8 @@ class _Writer:
 
         def argument(value: Any) -> Any:
             if type(value) is OpenNumber:
-                return {"number": value.kind.__name__}
+                word = "negative " if value.sign < 0 else ""
+                return {"number": f"{word}{value.kind.__name__}"}
             found = numbers.get(id(value)) if type(value) is Tensor else None
             return None if found is None else {"tensor": found}
 

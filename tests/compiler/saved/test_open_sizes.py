@@ -14,7 +14,7 @@ import pytest
 import tapeline as tl
 from tapeline.compiler.ir.graph import Graph, graphs_equal
 from tapeline.compiler.ir.parse import parse_graph
-from tapeline.runtime.errors import GraphError, SavedFileError
+from tapeline.runtime.errors import ArgumentError, GraphError, SavedFileError
 
 
 def program(x: Any) -> Any:
@@ -131,7 +131,7 @@ def step() -> Any:
 
     w = tl.asarray([1.0, 2.0])
     for k in range(4):
-        step(w, {"slow": 0.5 + k, "fast": 1.5 - 0.25 * k}, 2 + k)
+        step(w, {"slow": 0.5 + k, "fast": k - 9.5}, 2 + k)
     return step
 
 
@@ -142,11 +142,13 @@ def test_numbers_that_vary_are_inputs_of_the_loaded_function(step: Any, tmp_path
     w = tl.asarray([3.0, -1.0])
     for function in (loaded, pickle.loads(pickle.dumps(loaded)), tl.load(_again(loaded, tmp_path))):
         for k in range(5):
-            given = {"slow": 0.125 * (k + 1), "fast": -2.5 + k * 0.7}, 11 + k
+            given = {"slow": 0.125 * (k + 1), "fast": -2.5 * (k + 1)}, 11 + k
             np.testing.assert_array_equal(function(w, *given), step(w, *given))
+        with pytest.raises(ArgumentError, match="not saved for such arguments"):
+            function(w, {"slow": 0.5, "fast": 2.5}, 5)  # the trace is for negative ones
         with tl.GradientTape() as tape:
             tape.watch(w)
-            total = tl.sum(function(w, {"slow": 0.75, "fast": 3.5}, 5))
+            total = tl.sum(function(w, {"slow": 0.75, "fast": -3.5}, 5))
         np.testing.assert_array_equal(tape.gradient(total, w), [0.25, 0.25])
 
 
