@@ -19,7 +19,7 @@ from typing import Any
 
 from tapeline.compiler.frontend.convert import looping
 from tapeline.compiler.frontend.convert.conversion import names_used
-from tapeline.compiler.frontend.convert.entry import users_traceback, without_signals
+from tapeline.compiler.frontend.convert.entry import without_signals
 from tapeline.compiler.frontend.convert.nodes import mark_weak
 from tapeline.compiler.frontend.convert.operators import Operators
 from tapeline.compiler.frontend.convert.sequences import LONG
@@ -32,6 +32,7 @@ from tapeline.compiler.frontend.convert.state import (
     read_cell,
 )
 from tapeline.compiler.frontend.options import Options
+from tapeline.compiler.frontend.tracebacks import users_traceback
 from tapeline.compiler.function import Function
 from tapeline.runtime.errors import IndexOutOfRangeError
 from tapeline.runtime.growing_array import WRITES, GrowingArray
