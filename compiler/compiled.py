@@ -22,6 +22,7 @@ import numpy.typing as npt
 from tapeline.compiler.autodiff import control as _control  # noqa: F401  # gives loops gradients
 from tapeline.compiler.autodiff.joint import Joint, build_joint, is_differentiable_kind
 from tapeline.compiler.autodiff.pair import Pair, build_pair
+from tapeline.compiler.autodiff.room import larger_room, room_now, with_room
 from tapeline.compiler.call_rules import as_tuple, joint_rule, single_rule, spread
 from tapeline.compiler.codegen.layout import native_entry_allowed
 from tapeline.compiler.codegen.native_call import (
@@ -41,6 +42,7 @@ from tapeline.compiler.ir.structure_ops import make_call_op
 from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, default_passes, run_pipeline
 from tapeline.runtime.batching.level import Level
 from tapeline.runtime.dispatch import GUARDING, STATE, bind, change_busy, finish, is_guarded
+from tapeline.runtime.errors import LoopLimitError
 from tapeline.runtime.op import OUT, RESIDUAL, Attrs, Op, Saved, Vjp
 from tapeline.runtime.record import TapeSet, join, meet, record_one
 from tapeline.runtime.spec import spec_of
@@ -196,7 +198,9 @@ class _Rules:
         self.graph = graph
         self.manner = manner
         self._lock = threading.RLock()
-        self._vjps: dict[tuple[Mask, bool, bool], tuple[Joint, DifferentiableGraph]] = {}
+        self._room = 1
+        """How many times the first room loops have for what their gradients need."""
+        self._vjps: dict[tuple[Mask, bool, bool, int], tuple[Joint, DifferentiableGraph]] = {}
         self._batched: dict[tuple[int, tuple[bool, ...]], DifferentiableGraph] = {}
         self._simplified: Graph | None = None
 
@@ -211,15 +215,16 @@ class _Rules:
         self, wrt: Mask, guarded: bool = False, sparse: bool = False
     ) -> tuple[Joint, DifferentiableGraph]:
         """The graph from inputs and cotangents to the gradients of these inputs."""
-        with self._lock:
-            found = self._vjps.get((wrt, guarded, sparse))
+        with self._lock, with_room(self._room):
+            key = wrt, guarded, sparse, room_now()
+            found = self._vjps.get(key)
             if found is None:
                 joint = build_joint(self.simplified, wrt, guarded, sparse)
                 graph = joint.graph
                 graph.outputs = graph.outputs[joint.n_outputs :]
                 graph.name = f"{self.graph.name}_vjp"
                 found = joint, DifferentiableGraph(optimize(graph), self.manner)
-                self._vjps[wrt, guarded, sparse] = found
+                self._vjps[key] = found
             return found
 
     def vjp(
@@ -231,6 +236,16 @@ class _Rules:
             for position, wanted in enumerate(needed)
             if wanted and is_differentiable_kind(saved[position].dtype.kind)
         )
+        last: int | None = None
+        while True:
+            try:
+                found = self._gradients(wrt, cts, saved)
+                return spread(len(saved), wrt, range(len(wrt)), found)
+            except LoopLimitError as error:
+                self._room = larger_room(self._room, error, last)
+                last = error.room
+
+    def _gradients(self, wrt: Mask, cts: Sequence[Any], saved: Sequence[Any]) -> list[Any]:
         joint, backward = self.vjp_graph(wrt, is_guarded(), STATE.sparse)
         given = [*saved, *(cts[k] for k in joint.differentiable)]
         gradients: Sequence[Any]
@@ -239,8 +254,7 @@ class _Rules:
             gradients = backward(tensors)
         else:
             gradients = as_tuple(backward.compiled(*given))
-        found = joint.gather(gradients)
-        return spread(len(saved), wrt, range(len(wrt)), found)
+        return list(joint.gather(gradients))
 
     def batch(
         self, op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
@@ -312,6 +326,8 @@ class DifferentiableGraph:
         self.op = self._call_op()
         self._lock = threading.RLock()
         self._pairs: dict[Mask, Recorded] = {}
+        self._room = 1
+        """How many times the first room loops have for what their gradients need."""
         self._entries: list[tuple[NativeEntry, EntrySpec]] = []
         self._recording: list[Mask] = []
         """What calls were recorded for more than once: entries serve that too."""
@@ -371,7 +387,10 @@ class DifferentiableGraph:
             recorded = self.recorded(mask)
         elif mask not in self._recording and len(self._recording) < _MASKS:
             self._serve_recording(mask)
-        results = recorded.forward(*values)
+        try:
+            results = recorded.forward(*values)
+        except LoopLimitError as error:
+            recorded, results = self._with_more_room(mask, values, error)
         if recorded.n_outputs != 1:
             return finish(recorded.op, (), values, results, tuple(parents), tapes)
         outputs = as_tuple(results)
@@ -379,6 +398,21 @@ class DifferentiableGraph:
             return wrap(outputs[0])
         saved = (*values, *[outputs[k] for k in recorded.pair.saved_outputs])
         return wrap(outputs[0], record_one(recorded.op, (), tuple(parents), saved, tapes))
+
+    def _with_more_room(
+        self, watched: Mask, values: Sequence[Array], error: LoopLimitError
+    ) -> tuple[Recorded, Any]:
+        """What serves the call where a loop makes more turns than there was room for, and what its
+        forward half gives."""
+        last: int | None = None
+        while True:
+            self._room = larger_room(self._room, error, last)
+            with self._lock:
+                recorded = self._pairs[watched] = self._build_pair(watched)
+            try:
+                return recorded, recorded.forward(*values)
+            except LoopLimitError as again:
+                error, last = again, error.room
 
     def add_entry(self, entry: NativeEntry, spec: EntrySpec) -> None:
         """Takes note of an entry that serves calls without history."""
@@ -438,7 +472,8 @@ class DifferentiableGraph:
             if is_differentiable_kind(self.graph.spec(self.graph.placeholders[p]).dtype.kind)
         )
         rules = self._rules
-        joint = build_joint(rules.simplified, wrt)
+        with with_room(self._room):
+            joint = build_joint(rules.simplified, wrt)
         pair = build_pair(joint, optimize, self.max_bytes)
         forward, backward = (Compiled(g, self.manner) for g in (pair.forward, pair.backward))
         specs = [self.graph.spec(node) for node in self.graph.outputs]

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
+from tapeline.compiler import examples as _examples  # noqa: F401  # for functions under vmap
+from tapeline.compiler.autodiff.room import larger_room, with_room
 from tapeline.compiler.codegen.layout import native_entry_allowed
 from tapeline.compiler.codegen.native_call import (
     NativeCallable,
@@ -36,6 +38,7 @@ from tapeline.runtime.dispatch import BUSY, STATE
 from tapeline.runtime.errors import (
     ArgumentTypeError,
     DynamicShapeError,
+    LoopLimitError,
     ShapeError,
     SuspendingFunctionError,
     SymbolicTensorError,
@@ -118,6 +121,8 @@ class Function(NativeCallable, Generic[P, R]):
             weakref.WeakValueDictionary()
         )
         self._has_entry: dict[Hashable, bool] = {}
+        self._room = 1
+        """How many times the first room loops have for what gradients in traces need."""
         self._op_by_op: set[Hashable] = set()
         """Signatures that no graph can hold: their shapes depend on values."""
         self._derived: dict[str, Function[..., Any]] = {}
@@ -131,6 +136,29 @@ class Function(NativeCallable, Generic[P, R]):
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         """A call by way of Python; what native entries leave over."""
+        try:
+            return self._call_once(*args, **kwargs)
+        except LoopLimitError as error:
+            return self._with_more_room(error, args, kwargs)
+
+    def _with_more_room(self, error: LoopLimitError, args: Any, kwargs: Any) -> Any:
+        """A call in which a loop makes more turns than the gradient in the trace had room for."""
+        if STATE.handler is not None:
+            raise error
+        last: int | None = None
+        while True:
+            self._room = larger_room(self._room, error, last)
+            with self._lock:
+                self._traces.clear()
+                self._last = (None, 0, None)
+                set_entry(self, None)
+                self._has_entry.clear()
+            try:
+                return self._call_once(*args, **kwargs)
+            except LoopLimitError as again:
+                error, last = again, error.room
+
+    def _call_once(self, *args: Any, **kwargs: Any) -> Any:
         if EAGERLY[0]:
             return self._python_function(*args, **kwargs)
         if BUSY[0] and STATE.handler is not None and _is_open((args, kwargs)):
@@ -254,7 +282,7 @@ class Function(NativeCallable, Generic[P, R]):
 
     def _concrete(self, call: Call) -> ConcreteFunction:
         """The trace for a call, made if need be."""
-        with self._lock:
+        with self._lock, with_room(self._room):
             found = self._traces.find_or_trace(call)
             if self._traces.drops != self._drops:
                 self._drops = self._traces.drops

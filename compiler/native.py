@@ -70,7 +70,7 @@ def array_entry(executable: Executable) -> NativeEntry:
         tensor_class=Tensor,
         structure="single" if len(outputs) == 1 else "tuple",
         guards=(busy_guard(BUSY),),
-        on_error=executable.fail,
+        on_error=executable.fail_natively,
         long_running=is_long(executable),
     )
     return compile_entry(spec, executable.run_word, executable)
@@ -120,7 +120,7 @@ def function_entry(
         keywords=tuple(given[1]),
         order=order,
         counter=concrete.served,
-        on_error=executable.fail,
+        on_error=executable.fail_natively,
         long_running=is_long(executable),
     )
     entry = compile_entry(spec, executable.run_word, executable, following)
@@ -189,7 +189,7 @@ def add_recording_entry(
             STATE,
             None if recorded.n_outputs == 1 else joint_specs,
         ),
-        on_error=executable.fail,
+        on_error=executable.fail_natively,
         long_running=is_long(executable),
     )
     tape_code.install()

@@ -140,10 +140,14 @@ class ValueSizeError(TapelineError, TypeError):
 
 
 class LoopLimitError(TapelineError, RuntimeError):
-    """A loop made more turns than there is room to remember for its gradient.
+    """A loop made more turns than `maximum_iterations=` says, or than there is room to remember for
+    its gradient.
 
-    Repair: pass `maximum_iterations=` to `tl.while_loop`.
+    Repair: a larger `maximum_iterations=`.
     """
+
+    room: int | None = None
+    """For how many turns there was room, where more room could be made."""
 
 
 class RetraceError(TapelineError, RuntimeError):

@@ -34,7 +34,8 @@ def set_loop_options(
     gradient : {"stack", "checkpoint:k", "implicit"}
         How reverse mode gets the values that it needs; see `while_loop`.
     maximum_iterations : int, optional
-        There are never more rounds than this. The gradient of a `while` keeps room for so many.
+        There are never more rounds than this. The gradient of a `while` keeps room for so many;
+        without this, for as many as there turn out to be.
     shape_invariants : sequence of (tensor, shape)
         Shapes that variables keep, with None for an extent that changes from round to round. Such a
         loop, whose shapes depend on data, is run op by op, and so is the function that it is in.

@@ -47,7 +47,8 @@ def while_loop(
     state : structure of TensorLike
         A list or a tuple is passed as several arguments, anything else as one.
     maximum_iterations : int, optional
-        Stops after so many turns. A gradient keeps room for so many.
+        Stops after so many turns. A gradient keeps room for so many; without this, for as many as
+        there turn out to be.
     gradient : {"stack", "checkpoint:k", "implicit"}
         How reverse mode gets at what the turns need. With "stack" each turn keeps it. With
         "checkpoint:k" the state is kept every k turns, and the turns between are run again. With

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.autodiff.partition import partition
+from tapeline.compiler.autodiff.room import turns_for
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.control import UNLIMITED
 from tapeline.compiler.frontend.replay import replay_on_tape
@@ -38,12 +39,6 @@ from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import Tensor
 
 _BEFORE_CUT = (*BEFORE_GRADIENTS, CommonSubexpressions(), DeadCode())
-
-HISTORY_BYTES = 1 << 28
-"""Room for the states of a loop whose number of turns is not known beforehand; pages that nothing
-is written to cost no memory."""
-HISTORY_TURNS = 1 << 24
-"""The most turns of such a loop."""
 
 
 def _is_differentiable(spec: Any) -> bool:
@@ -281,7 +276,7 @@ def _history_length(form: LoopForm, inputs: Sequence[Any], turn: Graph) -> int:
     if bound is not None:
         return bound
     kept = sum(turn.spec(node).nbytes for node in turn.outputs[len(form.body.outputs) :])
-    return max(1, min(HISTORY_TURNS, HISTORY_BYTES // max(kept, 1)))
+    return turns_for(kept)
 
 
 def _known(value: Any) -> Any:

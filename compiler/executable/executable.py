@@ -34,9 +34,9 @@ from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.codegen.views import Layout
 from tapeline.compiler.executable import timing
 from tapeline.compiler.executable.timing import Timing
-from tapeline.compiler.ir.control_ops import loop_limit_message
+from tapeline.compiler.ir.control_ops import no_room
 from tapeline.compiler.ir.graph import Graph
-from tapeline.runtime.errors import IndexOutOfRangeError, LoopLimitError, TapelineError
+from tapeline.runtime.errors import IndexOutOfRangeError, TapelineError
 from tapeline.runtime.spec import DType
 
 Array = npt.NDArray[Any]
@@ -197,11 +197,17 @@ class Executable:
         self._failures.error = None
         raise error or HostCallError(f"{self.graph.name}: a host call failed")
 
+    def fail_natively(self, status: int) -> None:
+        """The same for native entries, which call the Python path if nothing is raised: that one
+        makes more room."""
+        if status & 255 != LOOP_LIMIT:
+            self.fail(status)
+
     def _loop_error(self, status: int) -> Exception:
         """What a status that a loop or a choice made stands for."""
         number = status >> INDEX_SHIFT
         if status & 255 == LOOP_LIMIT:
-            return LoopLimitError(loop_limit_message(number))
+            return no_room(number)
         site = self.module.sites[status >> SITE_SHIFT & 0xFFFF]
         error = IndexOutOfRangeError(
             f"index {number} is out of range for axis {site.axis} with size {site.size}"

@@ -286,7 +286,7 @@ def run_loop(form: LoopForm, arrays: Sequence[Any]) -> list[Any]:
             break
         row = limit - 1 - turn if form.reverse and limit is not None else turn
         if ys and form.length is not None and row >= form.length:
-            raise LoopLimitError(loop_limit_message(form.length))
+            raise no_room(form.length)
         values = run_graph(form.body, [*state, *(x[row] for x in xs), *captures])
         state = values[: form.n_state]
         for y, value in zip(ys, values[form.n_state :], strict=True):
@@ -297,12 +297,14 @@ def run_loop(form: LoopForm, arrays: Sequence[Any]) -> list[Any]:
     return [np.asarray(turn), *state, *ys]
 
 
-def loop_limit_message(length: int) -> str:
-    """What there is to say of a loop that makes more turns than there is room for."""
-    return (
+def no_room(length: int) -> LoopLimitError:
+    """The error of a loop that makes more turns than there is room for."""
+    error = LoopLimitError(
         f"while_loop: the loop makes more than {length} turns, and the gradient keeps room for no "
         "more; pass maximum_iterations= to say how many there may be"
     )
+    error.room = length
+    return error
 
 
 PARSED: dict[str, Callable[[tuple[Graph, ...]], Op]] = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tapeline as tl
-from tapeline.runtime.errors import LoopLimitError
+from tapeline.compiler.autodiff import room
 
 Function = Callable[..., Any]
 
@@ -167,13 +167,54 @@ def test_variables_that_a_body_reads_have_gradients() -> None:
     assert np.isclose(float(tape.gradient(y, v)), 4 * 1.5**3)
 
 
-def test_loop_that_outgrows_its_room_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tapeline.compiler.autodiff import control
+def grows(x: Any, y: Any) -> Any:
+    return tl.while_loop(lambda y: y < 100, lambda y: [y * y * 0.5 + x], [y])[0]
 
-    monkeypatch.setattr(control, "HISTORY_TURNS", 3)
-    x = tl.asarray(1.0)
-    run = tl.function(
-        gradients(lambda x: tl.while_loop(lambda x: x < 100, lambda x: [x * x + 1], [x]))
-    )
-    with pytest.raises(LoopLimitError, match="more than 3 turns"):
-        run(x)
+
+@pytest.fixture
+def small_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "HISTORY_TURNS", 2)
+
+
+@pytest.mark.usefixtures("small_room")
+@pytest.mark.parametrize("kind", ["tape", "in a trace", "second order", "nested"])
+def test_loop_that_outgrows_its_room_gets_more(kind: str) -> None:
+    compiled = tl.function(grows)
+    slopes: Any = {
+        "tape": tl.grad(compiled),
+        "in a trace": tl.function(tl.grad(grows)),
+        "second order": tl.grad(tl.grad(compiled)),
+        "nested": tl.function(lambda x, y: tl.grad(compiled)(x, y)),
+    }[kind]
+    order = 2 if kind == "second order" else 1
+    plain = tl.grad(tl.grad(grows)) if order == 2 else tl.grad(grows)
+    for _ in range(4):
+        for x, y in ((1.0, 90.0), (0.6, 0.1), (0.52, 0.1), (1.0, 0.2)):
+            args = tl.asarray(x), tl.asarray(y)
+            np.testing.assert_allclose(slopes(*args).item(), plain(*args).item(), rtol=1e-12)
+
+
+@pytest.mark.usefixtures("small_room")
+def test_loop_without_memory_for_its_room_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(room, "memory_bytes", lambda: 3 << 28)
+    v = tl.Variable(0.0)
+
+    @tl.function
+    def f(x: Any) -> Any:
+        v.assign_add(1.0)
+        return tl.grad(grows)(x, x)
+
+    f(tl.asarray(60.0))
+    with pytest.raises(MemoryError, match=r"more than 6 turns, and the memory.*0.8 GB"):
+        f(tl.asarray(0.52))
+    assert float(v) == 1.0
+    f(tl.asarray(60.0))
+    assert float(v) == 2.0
+
+
+@pytest.mark.usefixtures("small_room")
+def test_memory_of_a_loop_is_known_without_a_call() -> None:
+    concrete = tl.function(grows).get_concrete_function(tl.asarray(1.0), tl.asarray(2.0))
+    assert concrete.gradient_memory() in (16, 24, 32)
