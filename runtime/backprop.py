@@ -67,6 +67,16 @@ def imperative_grad(
     ------
     TapeError
         If the tape was used already and is not persistent, or recorded nothing yet.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> x, recording = tl.asarray(2.0), tl.tape.push_new_tape()
+    >>> tl.tape.watch(recording, x)
+    >>> y = x**3
+    >>> tl.tape.pop_tape(recording)
+    >>> tl.tape.imperative_grad(None, recording, [y], [x], [tl.asarray(0.5)])[0].item()
+    6.0
     """
     if unconnected_gradients not in ("none", "zero"):
         raise ArgumentError(

@@ -29,6 +29,10 @@ def op_callback(callback: OpCallback) -> Iterator[None]:
         Takes the name of the op, a dict of its attributes, a tuple of the inputs and a tuple of the
         outputs. What it returns is ignored; what it raises reaches the caller of the op.
 
+    Returns
+    -------
+    context manager
+
     Raises
     ------
     ArgumentTypeError

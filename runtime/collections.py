@@ -61,6 +61,16 @@ def add_to_collection(name: str, value: Any) -> None:
 def get_collection(name: str) -> list[Any]:
     """A copy of a named list; empty if there is none. See `add_to_collection`.
 
+    Parameters
+    ----------
+    name : str
+        The name of the collection.
+
+    Returns
+    -------
+    list
+        A copy of what is in it, in the order in which it was added.
+
     Examples
     --------
     >>> import tapeline as tl

@@ -93,6 +93,13 @@ def switch_case(
         If there is no branch.
     ShapeError
         If `index` is not one int, or branches give results that differ.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> branches = [lambda x: x + 1.0, lambda x: x * 10.0]
+    >>> tl.switch_case(1, branches, [tl.asarray(2.0)]).item()
+    20.0
     """
     if not branches:
         raise ArgumentError("switch_case: branches is empty; give at least one function")

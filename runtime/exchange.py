@@ -96,6 +96,11 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
         By default, and with False, the memory is shared where the library allows it, and must not
         be written to any more. True gives the tensor memory of its own.
 
+    Returns
+    -------
+    Tensor
+        That shares the memory, or is a copy where `copy` says so.
+
     Raises
     ------
     ArgumentTypeError

@@ -139,6 +139,10 @@ def isdtype(
         A dtype, or one of "bool", "signed integer", "unsigned integer", "integral",
         "real floating", "complex floating" and "numeric"; of a tuple, one must hold.
 
+    Returns
+    -------
+    bool
+
     Raises
     ------
     DTypeError
@@ -168,6 +172,10 @@ def can_cast(from_: DTypeOrTensor, to: npt.DTypeLike, /) -> bool:
     to : dtype-like
         The dtype that is to hold the values.
 
+    Returns
+    -------
+    bool
+
     Examples
     --------
     >>> import tapeline as tl
@@ -184,6 +192,10 @@ def result_type(*arrays_and_dtypes: DTypeOrTensor) -> DType:
     ----------
     *arrays_and_dtypes : dtype-like, Tensor or Python number
         At least one. A Python number is weak: it takes the dtype of the others if that can be.
+
+    Returns
+    -------
+    dtype
 
     Raises
     ------

@@ -177,7 +177,24 @@ def _is_row(structure: Any) -> bool:
 
 
 def flatten(structure: Any) -> list[Any]:
-    """The leaves of a structure, from left to right."""
+    """The leaves of a structure, from left to right.
+
+    Parameters
+    ----------
+    structure : any structure
+        Nested lists, tuples, dicts and registered classes.
+
+    Returns
+    -------
+    list
+        Its leaves; those of a dict in the order of the dict.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.nest.flatten({"b": (1, 2), "a": [3]})
+    [1, 2, 3]
+    """
     if is_leaf(structure):
         return [structure]
     if _is_row(structure):
@@ -199,10 +216,28 @@ def flatten(structure: Any) -> list[Any]:
 def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
     """A structure of the same form with other leaves.
 
+    Parameters
+    ----------
+    structure : any structure
+        Gives the form.
+    leaves : sequence
+        As many as it has leaves, in the order of `flatten`.
+
+    Returns
+    -------
+    any structure
+        Of that form with those leaves.
+
     Raises
     ------
     ArgumentError
         If the number of leaves is not that of the structure.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.nest.unflatten({"a": [0, 0], "b": 0}, [1, 2, 3])
+    {'a': [1, 2], 'b': 3}
     """
     if _is_row(structure) and len(structure) == len(leaves):
         return type(structure)(leaves)
@@ -228,10 +263,28 @@ def map_structure(function: Callable[..., Any], structure: Any, *others: Any) ->
     """A structure of the same form with `function` of each leaf, and of the leaves of `others` that
     stand at the same place.
 
+    Parameters
+    ----------
+    function : callable
+        Takes one leaf of each structure.
+    structure, *others : any structure
+        Of one form.
+
+    Returns
+    -------
+    any structure
+        Of that form, with what the function gives as leaves.
+
     Raises
     ------
     ArgumentError
         If one of the others has another form.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.nest.map_structure(lambda x, y: x + y, {"a": [1, 2]}, {"a": [10, 20]})
+    {'a': [11, 22]}
     """
     for other in others:
         assert_same_structure(structure, other)
@@ -240,7 +293,18 @@ def map_structure(function: Callable[..., Any], structure: Any, *others: Any) ->
 
 
 def assert_same_structure(a: Any, b: Any) -> None:
-    """Raise an `ArgumentError` that names the place where two structures differ in form."""
+    """Raise an `ArgumentError` that names the place where two structures differ in form.
+
+    Parameters
+    ----------
+    a, b : any structure
+        Nested lists, tuples, dicts and registered classes.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.nest.assert_same_structure({"a": [1, 2]}, {"a": [3, 4]})
+    """
     found = _difference(a, b, "")
     if found:
         raise ArgumentError(f"the structures differ at {found}")

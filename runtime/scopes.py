@@ -18,6 +18,10 @@ def init_scope() -> Iterator[None]:
     Tapes do not see it. Inside, Variables have their present values, and symbolic tensors of the
     trace have none. It is the place to give a Variable its first value.
 
+    Returns
+    -------
+    context manager
+
     Examples
     --------
     >>> import tapeline as tl
@@ -42,6 +46,10 @@ def init_scope() -> Iterator[None]:
 
 def executing_eagerly() -> bool:
     """Whether ops run at once: False while a function is traced.
+
+    Returns
+    -------
+    bool
 
     Examples
     --------

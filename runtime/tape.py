@@ -33,6 +33,21 @@ def push_new_tape(persistent: bool = False, watch_accessed_variables: bool = Tru
         Whether it can be used for more than one gradient.
     watch_accessed_variables : bool
         Whether reading a trainable variable watches it.
+
+    Returns
+    -------
+    Tape
+        The tape, which is recording.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> x, recording = tl.asarray(3.0), tl.tape.push_new_tape()
+    >>> tl.tape.watch(recording, x)
+    >>> y = x * x
+    >>> tl.tape.pop_tape(recording)
+    >>> [slope.item() for slope in tl.tape.imperative_grad(None, recording, [y], [x])]
+    [6.0]
     """
     tape = Tape(persistent, watch_accessed_variables)
     tape.start()
@@ -40,7 +55,23 @@ def push_new_tape(persistent: bool = False, watch_accessed_variables: bool = Tru
 
 
 def pop_tape(tape: Tape) -> None:
-    """Stop the recording of `tape`; it need not be the last one pushed."""
+    """Stop the recording of `tape`; it need not be the last one pushed.
+
+    Parameters
+    ----------
+    tape : Tape
+        A tape that is recording.
+
+    Examples
+    --------
+    See `push_new_tape`:
+
+    >>> import tapeline as tl
+    >>> recording = tl.tape.push_new_tape()
+    >>> tl.tape.pop_tape(recording)
+    >>> tl.tape.could_possibly_record()
+    False
+    """
     if not tape._is_recording or tape not in STATE.open:
         raise TapeError("pop_tape: this tape is not recording in this thread")
     tape.stop()
@@ -49,10 +80,27 @@ def pop_tape(tape: Tape) -> None:
 def watch(tape: Tape, tensor: Any) -> None:
     """Let `tape` record what is computed from a tensor or variable.
 
+    Parameters
+    ----------
+    tape : Tape
+        The tape.
+    tensor : Tensor
+        What it is to follow from here on.
+
     Raises
     ------
     ArgumentError
         (a ValueError) if it is neither.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> x, recording = tl.asarray(5.0), tl.tape.push_new_tape()
+    >>> tl.tape.watch(recording, x)
+    >>> y = 2.0 * x
+    >>> tl.tape.pop_tape(recording)
+    >>> tl.tape.imperative_grad(None, recording, [y], [x])[0].item()
+    2.0
     """
     if type(tensor) is Tensor:
         tape.watch_tensor(tensor)
@@ -68,18 +116,67 @@ def watch(tape: Tape, tensor: Any) -> None:
 
 
 def watched_variables(tape: Tape) -> tuple[Any, ...]:
-    """The variables that `tape` watches, in the order in which they were created."""
+    """The variables that `tape` watches, in the order in which they were created.
+
+    Parameters
+    ----------
+    tape : Tape
+        The tape.
+
+    Returns
+    -------
+    tuple of Variable
+        In order of creation.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> v, recording = tl.Variable(5.0), tl.tape.push_new_tape()
+    >>> y = 2.0 * v
+    >>> tl.tape.pop_tape(recording)
+    >>> tl.tape.watched_variables(recording)[0] is v
+    True
+    """
     return tape.list_variables()
 
 
 def could_possibly_record() -> bool:
-    """Whether a tape of this thread records now."""
+    """Whether a tape of this thread records now.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> with tl.GradientTape():
+    ...     tl.tape.could_possibly_record()
+    True
+    """
     return STATE.active is not None
 
 
 @contextmanager
 def stop_recording() -> Iterator[None]:
-    """A block of this thread that no tape records."""
+    """A block of this thread that no tape records.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> x = tl.asarray(3.0)
+    >>> with tl.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     with tl.stop_recording():
+    ...         factor = x * x
+    ...     y = factor * x
+    >>> tape.gradient(y, x).item()
+    9.0
+    """
     STATE.stopped += 1
     STATE.active = None
     try:

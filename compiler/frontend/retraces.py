@@ -204,6 +204,10 @@ _FORBIDDEN = _Forbidden()
 def no_retrace() -> Iterator[None]:
     """A block of this thread in which tracing a function is an error.
 
+    Returns
+    -------
+    context manager
+
     Raises
     ------
     RetraceError

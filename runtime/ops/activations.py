@@ -93,6 +93,16 @@ _log_sigmoid = make_unary(LOG_SIGMOID)
 def log_sigmoid(x: TensorLike, /) -> Tensor:
     """The logarithm of the logistic function, exact where that itself would be 0.
 
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -121,6 +131,16 @@ _softsign = make_unary(SOFTSIGN)
 
 def softsign(x: TensorLike, /) -> Tensor:
     """`x / (1 + abs(x))`, element by element.
+
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
 
     Examples
     --------
@@ -151,6 +171,16 @@ _silu = make_unary(SILU)
 def silu(x: TensorLike, /) -> Tensor:
     """`x * sigmoid(x)`, element by element; also known as swish.
 
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -176,6 +206,16 @@ _mish = make_unary(MISH)
 
 def mish(x: TensorLike, /) -> Tensor:
     """`x * tanh(softplus(x))`, element by element.
+
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
 
     Examples
     --------
@@ -236,6 +276,11 @@ def gelu(x: TensorLike, /, approximate: str = "none") -> Tensor:
         "none" for the exact share, by the error function; "tanh" for the formula with tanh that
         many published models use.
 
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
+
     Raises
     ------
     ArgumentError
@@ -267,6 +312,11 @@ def glu(x: TensorLike, /, axis: int = -1) -> Tensor:
         With an even extent along the axis.
     axis : int
         The axis to halve.
+
+    Returns
+    -------
+    Tensor of float
+        Half as long along the axis.
 
     Raises
     ------

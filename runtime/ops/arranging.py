@@ -38,6 +38,11 @@ def split(
     axis : int
         Axis to cut along.
 
+    Returns
+    -------
+    list of Tensor
+        The parts, in order.
+
     Raises
     ------
     ArgumentError
@@ -72,6 +77,18 @@ def _clamp(place: int, extent: int) -> int:
 def unstack(x: TensorLike, /, axis: int = 0) -> tuple[Tensor, ...]:
     """The tensors that `tl.stack` along `axis` would join to `x`.
 
+    Parameters
+    ----------
+    x : tensor-like
+        With one dimension or more.
+    axis : int
+        The axis along which it falls into pieces.
+
+    Returns
+    -------
+    tuple of Tensor
+        One for each index, without the axis.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -94,6 +111,11 @@ def tile(x: TensorLike, repetitions: int | Sequence[int], /) -> Tensor:
         The tensor.
     repetitions : int or sequence of int
         How often, for the last axes or for more axes than `x` has.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`.
 
     Raises
     ------
@@ -186,6 +208,11 @@ def repeat(
     axis : int or None
         Axis to repeat along; None works on the elements in row-major order.
 
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, longer along the axis.
+
     Raises
     ------
     ArgumentError
@@ -247,6 +274,11 @@ def roll(x: TensorLike, /, shift: int | Sequence[int], axis: Axis = None) -> Ten
         How many places, one number per axis or one for all.
     axis : int, sequence of int or None
         Axes to move along; None moves the elements in row-major order.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
 
     Raises
     ------

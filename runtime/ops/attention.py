@@ -31,6 +31,10 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, /)
     bias : TensorLike of float, shape (outputs,), optional
         Added to each row.
 
+    Returns
+    -------
+    Tensor, shape (..., outputs)
+
     Examples
     --------
     >>> import tapeline as tl
@@ -50,6 +54,11 @@ def embedding(table: TensorLike, indices: TensorLike, /) -> Tensor:
         The table.
     indices : TensorLike of int
         Which rows; of any shape.
+
+    Returns
+    -------
+    Tensor, shape (*indices.shape, width)
+        Of the dtype of the table.
 
     Raises
     ------
@@ -93,6 +102,11 @@ def softmax(x: TensorLike, /, axis: int = -1, *, where: TensorLike | None = None
     where : TensorLike of bool, optional
         Which elements count; the others give 0, and so does a row without any. Broadcasts.
 
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
+
     Raises
     ------
     DTypeError
@@ -113,6 +127,20 @@ def softmax(x: TensorLike, /, axis: int = -1, *, where: TensorLike | None = None
 
 def log_softmax(x: TensorLike, /, axis: int = -1, *, where: TensorLike | None = None) -> Tensor:
     """The logarithm of `softmax`; parameters as there, and -inf where the mask is false.
+
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+    axis : int
+        The axis along which the exponentials of the result sum to 1.
+    where : tensor-like of bool, optional
+        What takes part; broadcast against `x`.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
 
     Examples
     --------

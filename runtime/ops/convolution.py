@@ -519,6 +519,14 @@ def conv1d(
         The input.
     weight : TensorLike of float, shape (size, channels / groups, outputs)
         The kernel.
+    bias : TensorLike of float, shape (outputs,), optional
+        Added to each output.
+    stride, dilation, padding, groups
+        As for `conv2d`, along each of the inner axes.
+
+    Returns
+    -------
+    Tensor of float, shape (batch, length, outputs)
 
     Examples
     --------
@@ -606,6 +614,14 @@ def conv3d(
         The input.
     weight : TensorLike of float, shape (planes, rows, columns, channels / groups, outputs)
         The kernel.
+    bias : TensorLike of float, shape (outputs,), optional
+        Added to each output.
+    stride, dilation, padding, groups
+        As for `conv2d`, along each of the inner axes.
+
+    Returns
+    -------
+    Tensor of float, shape (batch, depth, height, width, outputs)
 
     Examples
     --------

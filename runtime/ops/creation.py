@@ -188,6 +188,20 @@ def ones(
 ) -> Tensor:
     """A tensor of ones; parameters and errors as in `zeros`.
 
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The shape.
+    dtype : dtype, optional
+        The dtype, float64 by default.
+    device : str, optional
+        "cpu" or None.
+
+    Returns
+    -------
+    Tensor
+        Of that shape and dtype.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -205,6 +219,20 @@ def empty(
     device: Device | None = None,
 ) -> Tensor:
     """A tensor whose values do not matter; parameters and errors as in `zeros`.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The shape.
+    dtype : dtype, optional
+        The dtype, float64 by default.
+    device : str, optional
+        "cpu" or None.
+
+    Returns
+    -------
+    Tensor
+        Of that shape and dtype.
 
     Examples
     --------
@@ -274,6 +302,20 @@ def zeros_like(
 ) -> Tensor:
     """Zeros of the shape of `x`, and of its dtype unless one is given.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Gives the shape, and the dtype unless one is given.
+    dtype : dtype, optional
+        Another dtype.
+    device : str, optional
+        "cpu" or None.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -295,6 +337,20 @@ def ones_like(
     device: Device | None = None,
 ) -> Tensor:
     """Ones of the shape of `x`, and of its dtype unless one is given.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Gives the shape, and the dtype unless one is given.
+    dtype : dtype, optional
+        Another dtype.
+    device : str, optional
+        "cpu" or None.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
 
     Examples
     --------
@@ -318,6 +374,20 @@ def empty_like(
 ) -> Tensor:
     """A tensor of the shape of `x` whose values do not matter.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Gives the shape, and the dtype unless one is given.
+    dtype : dtype, optional
+        Another dtype.
+    device : str, optional
+        "cpu" or None.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -337,6 +407,22 @@ def full_like(
     device: Device | None = None,
 ) -> Tensor:
     """One value everywhere, in the shape of `x`, and in its dtype unless one is given.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Gives the shape, and the dtype unless one is given.
+    fill_value : number or 0-d tensor
+        What every element is.
+    dtype : dtype, optional
+        Another dtype.
+    device : str, optional
+        "cpu" or None.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
 
     Examples
     --------

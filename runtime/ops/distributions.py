@@ -175,6 +175,11 @@ def uniform(
     dtype : dtype-like, optional
         float64 (the default) or float32.
 
+    Returns
+    -------
+    Tensor of float
+        Of the given shape.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -238,6 +243,11 @@ def normal(
     dtype : dtype-like, optional
         float64 (the default) or float32.
 
+    Returns
+    -------
+    Tensor of float
+        Of the given shape.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -294,6 +304,11 @@ def truncated_normal(
         As for `normal`; mean and deviation are those before cutting.
     low, high : float
         The bounds, in deviations from the mean, between -8 and 8.
+
+    Returns
+    -------
+    Tensor of float
+        Of the given shape.
 
     Raises
     ------
@@ -352,6 +367,11 @@ def exponential(
     scale : TensorLike of float
         The mean, one over the rate. It has a gradient.
 
+    Returns
+    -------
+    Tensor of float
+        Of the given shape.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -379,6 +399,20 @@ STANDARD_GUMBEL = _define_draw("standard_gumbel", _gumbel_function, steps=_gumbe
 
 def gumbel(key: TensorLike, shape: ShapeLike = (), *, dtype: npt.DTypeLike | None = None) -> Tensor:
     """Numbers of the Gumbel distribution, that of the largest of many; parameters as for `normal`.
+
+    Parameters
+    ----------
+    key : TensorLike of uint64, shape (2,)
+        The same key gives the same numbers.
+    shape : int or sequence of int
+        Shape of the result.
+    dtype : dtype-like, optional
+        float64 (the default) or float32.
+
+    Returns
+    -------
+    Tensor of float
+        Of the given shape.
 
     Examples
     --------

@@ -127,6 +127,11 @@ def max(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
     keepdims : bool
         Whether the reduced axes stay with extent 1.
 
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, without the reduced axes or with extent 1 there.
+
     Raises
     ------
     ShapeError
@@ -143,6 +148,20 @@ def max(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
 
 def min(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """The smallest element over the given axes; parameters and gradient as for `tl.max`.
+
+    Parameters
+    ----------
+    x : tensor-like of int, uint or float
+        Of any shape; the reduced axes must not be empty.
+    axis : int, tuple of int or None
+        The axes; None for all of them.
+    keepdims : bool
+        Whether reduced axes stay with extent 1.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, without the reduced axes or with extent 1 there.
 
     Examples
     --------
@@ -228,6 +247,20 @@ def argmax(x: TensorLike, /, axis: int | None = None, *, keepdims: bool = False)
 
 def argmin(x: TensorLike, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
     """The position of the first smallest element; parameters as for `tl.argmax`.
+
+    Parameters
+    ----------
+    x : tensor-like of int, uint or float
+        Of any shape.
+    axis : int or None
+        The axis; None for the position among all elements.
+    keepdims : bool
+        Whether reduced axes stay with extent 1.
+
+    Returns
+    -------
+    Tensor of int64
+        Without the axis, or with extent 1 there.
 
     Examples
     --------

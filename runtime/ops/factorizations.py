@@ -91,6 +91,11 @@ def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
     upper : bool
         Whether to give the upper factor, `f^H @ f = x`, instead of the lower one.
 
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+        Zero on the other side of the diagonal.
+
     Raises
     ------
     ShapeError

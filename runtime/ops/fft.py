@@ -310,6 +310,22 @@ def ifft(
 ) -> Tensor:
     """The inverse of `fft`, with the same parameters.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Numbers.
+    n : int, optional
+        How many elements along the axis are used: the rest is cut off, or zeros are added.
+    axis : int
+        The axis.
+    norm : "backward", "ortho" or "forward"
+        Which direction is scaled: the inverse, both by the root, or this one.
+
+    Returns
+    -------
+    Tensor of complex
+        Of `n` elements along the axis.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -363,6 +379,21 @@ def ifftn(
     norm: Norm | None = "backward",
 ) -> Tensor:
     """The inverse of `fftn`, with the same parameters.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Numbers.
+    s : tuple of int, optional
+        The extents of the axes that are used: cut off, or filled with zeros.
+    axes : tuple of int, optional
+        The axes; by default all, or the last `len(s)`.
+    norm : "backward", "ortho" or "forward"
+        Which direction is scaled: the inverse, both by the root, or this one.
+
+    Returns
+    -------
+    Tensor of complex
 
     Examples
     --------

@@ -90,6 +90,18 @@ def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
 def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
     """The matrices in the last two dimensions with zeros below diagonal `k`; else as `tril`.
 
+    Parameters
+    ----------
+    x : tensor-like, shape (..., m, n)
+        The matrices.
+    k : int
+        The first diagonal that is kept; 0 is the main one, those above are positive.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl

@@ -237,6 +237,11 @@ def stack(arrays: Sequence[TensorLike], /, axis: int = 0) -> Tensor:
     axis : int
         Place of the new axis in the result.
 
+    Returns
+    -------
+    Tensor
+        With one axis more than the arrays.
+
     Raises
     ------
     ShapeError
@@ -356,6 +361,11 @@ def pad(
         Number of elements before and after, for all axes or one pair per axis.
     constant_values : number
         What the border holds.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, larger by the padding.
 
     Raises
     ------

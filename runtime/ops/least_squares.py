@@ -31,6 +31,11 @@ def solve_triangular(a: TensorLike, b: TensorLike, /, *, upper: bool = False) ->
     upper : bool
         Which triangle.
 
+    Returns
+    -------
+    Tensor
+        Of the shape of `b`, with broadcast batches.
+
     Examples
     --------
     >>> import tapeline as tl

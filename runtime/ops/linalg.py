@@ -32,6 +32,11 @@ def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
     offset : int
         How far above the main diagonal (below, if negative).
 
+    Returns
+    -------
+    Tensor, shape (..., min(m, n))
+        Shorter where the diagonal is another one than the main one.
+
     Raises
     ------
     ShapeError
@@ -60,6 +65,10 @@ def trace(x: TensorLike, /, *, offset: int = 0, dtype: npt.DTypeLike | None = No
     dtype : dtype-like, optional
         Element type to sum in; by default as for `tl.sum`.
 
+    Returns
+    -------
+    Tensor, shape (...)
+
     Examples
     --------
     >>> import tapeline as tl
@@ -78,6 +87,11 @@ def cross(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
         The vectors.
     axis : int
         The axis of the three elements.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
 
     Raises
     ------
@@ -114,6 +128,10 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
         The matrices.
     n : int
         How many factors; the identity for 0.
+
+    Returns
+    -------
+    Tensor, shape (..., n, n)
 
     Raises
     ------
@@ -154,6 +172,11 @@ def multi_dot(arrays: list[TensorLike], /) -> Tensor:
     ----------
     arrays : sequence of tensor-like
         At least two; all 2-d, but the first may be a row and the last a column that are 1-d.
+
+    Returns
+    -------
+    Tensor
+        Of the promoted dtype.
 
     Raises
     ------

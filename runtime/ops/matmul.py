@@ -180,6 +180,17 @@ def dot(a: TensorLike, b: TensorLike, /) -> Tensor:
     """NumPy's `dot`: the last axis of `a` times the last but one of `b`, or a scaling where one is
     0-d.
 
+    Parameters
+    ----------
+    a, b : tensor-like
+        Vectors, matrices or stacks of them: the last axis of `a` meets the last but one of `b`,
+        or its only one.
+
+    Returns
+    -------
+    Tensor
+        Of the promoted dtype.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -267,6 +278,18 @@ def _contracted(
 def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
     """The sum of products along one axis, of the conjugate of `a` with `b`; the rest broadcasts.
 
+    Parameters
+    ----------
+    a, b : tensor-like
+        With shapes that broadcast but for the axis, which must be as long in both.
+    axis : int
+        The axis, counted from the end.
+
+    Returns
+    -------
+    Tensor
+        Without the axis; the first operand is conjugated.
+
     Raises
     ------
     ShapeError
@@ -292,6 +315,16 @@ def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
 
 def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
     """All products of an element of a vector `a` (rows) and one of a vector `b` (columns).
+
+    Parameters
+    ----------
+    a, b : tensor-like
+        Vectors.
+
+    Returns
+    -------
+    Tensor, shape (len(a), len(b))
+        Of the promoted dtype.
 
     Raises
     ------

@@ -112,6 +112,10 @@ def matrix_exp(x: TensorLike, /) -> Tensor:
     x : tensor-like, shape (..., n, n)
         The matrices; ints count as float64.
 
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+
     Raises
     ------
     ShapeError

@@ -53,6 +53,11 @@ def layer_norm(
     epsilon : float
         Added to the variance.
 
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -70,6 +75,22 @@ def rms_norm(
 ) -> Tensor:
     """Each row divided by the root of the mean of its squares, then scaled; as `layer_norm`
     otherwise.
+
+    Parameters
+    ----------
+    x : tensor-like of float
+        The tensor; ints are taken as floats.
+    scale : tensor-like of float, optional
+        Broadcast against `x`.
+    axis : int, tuple of int or None
+        Axes that make up a row.
+    epsilon : float
+        Added to the mean of the squares.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
 
     Examples
     --------
@@ -112,6 +133,11 @@ def batch_norm(
         How much of a running statistic stays at each call.
     epsilon : float
         Added to the variance.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
 
     Raises
     ------
@@ -165,6 +191,13 @@ def group_norm(
         Into how many groups the channels fall; as many as channels is instance normalization.
     scale, offset : TensorLike of float, shape (channels,), optional
         What the normalized channels are multiplied by, and what is added.
+    epsilon : float
+        Added to the variance.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
 
     Raises
     ------

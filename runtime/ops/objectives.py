@@ -89,6 +89,18 @@ def mse(prediction: TensorLike, target: TensorLike, /, reduction: str = "mean") 
 def mae(prediction: TensorLike, target: TensorLike, /, reduction: str = "mean") -> Tensor:
     """The sizes of the differences between predictions and targets; parameters as for `mse`.
 
+    Parameters
+    ----------
+    prediction, target : tensor-like of float
+        Of one shape; ints are taken as floats.
+    reduction : "mean", "sum" or "none"
+        What becomes of the numbers.
+
+    Returns
+    -------
+    Tensor of float
+        0-d, or one number for each sample where `reduction` is "none".
+
     Examples
     --------
     >>> import tapeline as tl
@@ -112,6 +124,11 @@ def huber(
         Where the parabola ends, above 0.
     reduction : str
         "mean", "sum" or "none".
+
+    Returns
+    -------
+    Tensor of float
+        0-d, or one number for each sample where `reduction` is "none".
 
     Examples
     --------
@@ -159,6 +176,11 @@ def cross_entropy(
         there are none). Only for int labels.
     reduction : str
         "mean", "sum" or "none".
+
+    Returns
+    -------
+    Tensor of float
+        0-d, or one number for each sample where `reduction` is "none".
 
     Raises
     ------
@@ -229,6 +251,11 @@ def binary_cross_entropy_with_logits(
     reduction : str
         "mean", "sum" or "none".
 
+    Returns
+    -------
+    Tensor of float
+        0-d, or one number for each sample where `reduction` is "none".
+
     Examples
     --------
     >>> import tapeline as tl
@@ -267,6 +294,11 @@ def kl_divergence(
         Axes of the classes; all of them for None.
     reduction : str
         "mean" of the rows, their "sum", or "none".
+
+    Returns
+    -------
+    Tensor of float
+        0-d, or one number for each sample where `reduction` is "none".
 
     Examples
     --------

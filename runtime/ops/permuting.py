@@ -65,6 +65,18 @@ def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
     """A tensor with its dimensions in another order: dimension i of the result is `axes[i]` of
     `x`.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    axes : tuple of int
+        Every axis once, in the order wanted.
+
+    Returns
+    -------
+    Tensor
+        The elements of `x` with its axes in that order.
+
     Raises
     ------
     ShapeError
@@ -90,6 +102,18 @@ def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
 
 def transpose(x: TensorLike, /, axes: Sequence[int] | None = None) -> Tensor:
     """A tensor with its dimensions in reverse order, or in the order of `axes`.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    axes : tuple of int, optional
+        Every axis once; by default all in reverse order.
+
+    Returns
+    -------
+    Tensor
+        The elements of `x` with its axes in that order.
 
     Examples
     --------
@@ -117,6 +141,15 @@ def swap_last(x: Any) -> Any:
 def matrix_transpose(x: TensorLike, /) -> Tensor:
     """A stack of matrices with each of them transposed: the last two dimensions exchanged.
 
+    Parameters
+    ----------
+    x : tensor-like, shape (..., m, n)
+        The matrices.
+
+    Returns
+    -------
+    Tensor, shape (..., n, m)
+
     Raises
     ------
     ShapeError
@@ -142,6 +175,18 @@ def matrix_transpose(x: TensorLike, /) -> Tensor:
 def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
     """A tensor with two of its dimensions exchanged.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    axis1, axis2 : int
+        The axes that change places.
+
+    Returns
+    -------
+    Tensor
+        The elements of `x` with those axes exchanged.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -166,6 +211,18 @@ def moveaxis(
     x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int], /
 ) -> Tensor:
     """A tensor with the dimensions `source` at the places `destination`, the others in their order.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    source, destination : int or tuple of int
+        The axes to move, and where to; as many of each.
+
+    Returns
+    -------
+    Tensor
+        The elements of `x` with its axes in the new order.
 
     Raises
     ------
@@ -241,6 +298,18 @@ FLIP = define_op(
 
 def flip(x: TensorLike, /, axis: Axis = None) -> Tensor:
     """A tensor with the order of its elements reversed along `axis`, along all axes for None.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    axis : int, tuple of int or None
+        The axes to reverse; None for all of them.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
 
     Examples
     --------

@@ -100,8 +100,20 @@ def avg_pool(
 
     Parameters
     ----------
+    x : TensorLike of float, shape (batch, ..., channels)
+        The input, with one inner axis or more.
+    window : int or sequence of int
+        Size of the windows along all inner axes, or each.
+    stride : int or sequence of int, optional
+        How far one window lies from the next; by default they lie side by side.
+    padding : str, int, sequence of int or of (int, int)
+        As for `conv2d`.
     count_padding : bool
         Whether what is put around counts as zeros. Otherwise it counts for nothing.
+
+    Returns
+    -------
+    Tensor of float, shape (batch, ..., channels)
 
     Examples
     --------
@@ -134,6 +146,10 @@ def adaptive_avg_pool(x: TensorLike, extents: PerAxis, /) -> Tensor:
         The input.
     extents : int or sequence of int
         How many bins along all inner axes, or each. 1 gives the mean of all.
+
+    Returns
+    -------
+    Tensor of float, shape (batch, *extents, channels)
 
     Examples
     --------
@@ -194,6 +210,10 @@ def conv_transpose(
     output_shape : int or sequence of int, optional
         Extents of the inner axes of the result, where several lead to those of `x`. By default the
         smallest, but for "same" those of `x` times the stride.
+
+    Returns
+    -------
+    Tensor of float, shape (batch, ..., outputs)
 
     Raises
     ------

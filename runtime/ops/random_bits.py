@@ -257,6 +257,11 @@ def bits(key: TensorLike, shape: int | Sequence[int] = (), /) -> Tensor:
     shape : int or sequence of int
         Shape of the result.
 
+    Returns
+    -------
+    Tensor of uint
+        Of the given shape.
+
     Examples
     --------
     >>> import tapeline as tl

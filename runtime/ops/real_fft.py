@@ -78,6 +78,22 @@ def irfft(
 ) -> Tensor:
     """The inverse of `rfft`; parameters as there, `n` by default 2 * (frequencies - 1).
 
+    Parameters
+    ----------
+    x : tensor-like
+        Numbers.
+    n : int, optional
+        How many elements along the axis are used: the rest is cut off, or zeros are added.
+    axis : int
+        The axis.
+    norm : "backward", "ortho" or "forward"
+        Which direction is scaled: the inverse, both by the root, or this one.
+
+    Returns
+    -------
+    Tensor of float
+        Of `n` elements along the axis, by default 2 (m - 1) for m given ones.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -98,6 +114,22 @@ def rfftn(
 ) -> Tensor:
     """The discrete Fourier transform of reals along several axes: `rfft` along the last of them,
     then `fftn` along the others. Parameters as for `fftn`.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Numbers.
+    s : tuple of int, optional
+        The extents of the axes that are used: cut off, or filled with zeros.
+    axes : tuple of int, optional
+        The axes; by default all, or the last `len(s)`.
+    norm : "backward", "ortho" or "forward"
+        Which direction is scaled: the inverse, both by the root, or this one.
+
+    Returns
+    -------
+    Tensor of complex
+        With `n // 2 + 1` elements along the last of the axes.
 
     Examples
     --------
@@ -123,6 +155,21 @@ def irfftn(
 ) -> Tensor:
     """The inverse of `rfftn`; parameters as there, the last size by default that of `irfft`.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Numbers.
+    s : tuple of int, optional
+        The extents of the axes that are used: cut off, or filled with zeros.
+    axes : tuple of int, optional
+        The axes; by default all, or the last `len(s)`.
+    norm : "backward", "ortho" or "forward"
+        Which direction is scaled: the inverse, both by the root, or this one.
+
+    Returns
+    -------
+    Tensor of float
+
     Examples
     --------
     >>> import tapeline as tl
@@ -144,6 +191,22 @@ def hfft(
     """The real transform of a signal whose second half mirrors the first, conjugated; parameters as
     for `irfft`.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Numbers.
+    n : int, optional
+        How many elements along the axis are used: the rest is cut off, or zeros are added.
+    axis : int
+        The axis.
+    norm : "backward", "ortho" or "forward"
+        Which direction is scaled: the inverse, both by the root, or this one.
+
+    Returns
+    -------
+    Tensor of float
+        Of `n` elements along the axis, by default 2 (m - 1) for m given ones.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -159,6 +222,22 @@ def ihfft(
     x: TensorLike, /, n: int | None = None, axis: int = -1, norm: Norm | None = "backward"
 ) -> Tensor:
     """The inverse of `hfft`; parameters as for `rfft`.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Numbers.
+    n : int, optional
+        How many elements along the axis are used: the rest is cut off, or zeros are added.
+    axis : int
+        The axis.
+    norm : "backward", "ortho" or "forward"
+        Which direction is scaled: the inverse, both by the root, or this one.
+
+    Returns
+    -------
+    Tensor of complex
+        Of `n // 2 + 1` elements along the axis.
 
     Examples
     --------
@@ -195,6 +274,10 @@ def fftfreq(
     device : "cpu", optional
         Where the tensor lives.
 
+    Returns
+    -------
+    Tensor of float, shape (n,)
+
     Examples
     --------
     >>> import tapeline as tl
@@ -214,6 +297,21 @@ def rfftfreq(
     device: Device | None = None,
 ) -> Tensor:
     """The frequencies that the elements of `rfft` of `n` samples stand for; see `fftfreq`.
+
+    Parameters
+    ----------
+    n : int
+        How many elements the transformed signal has.
+    d : float
+        The distance of its samples.
+    dtype : dtype, optional
+        A float dtype, float64 by default.
+    device : str, optional
+        "cpu" or None.
+
+    Returns
+    -------
+    Tensor of float, shape (n // 2 + 1,)
 
     Examples
     --------
@@ -240,6 +338,11 @@ def fftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tenso
     axes : int or sequence of int, optional
         The axes to reorder; by default all.
 
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -251,6 +354,18 @@ def fftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tenso
 
 def ifftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of `fftshift`.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    axes : int, tuple of int or None
+        The axes; None for all of them.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
 
     Examples
     --------

@@ -122,6 +122,16 @@ _relu6 = make_unary(RELU6)
 def relu6(x: TensorLike, /) -> Tensor:
     """`relu`, but no more than 6; the gradients at 0 and at 6 are 0.
 
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -160,6 +170,11 @@ def leaky_relu(x: TensorLike, /, negative_slope: float = 0.01) -> Tensor:
     negative_slope : float
         What negative elements are multiplied by.
 
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -179,6 +194,11 @@ def prelu(x: TensorLike, slope: TensorLike, /) -> Tensor:
     slope : TensorLike of float
         What negative elements are multiplied by; broadcast against `x`, so one slope per channel
         where the channels are the last axis.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
 
     Examples
     --------
@@ -219,6 +239,11 @@ def elu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
     alpha : float
         The result comes down to `-alpha`.
 
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -243,6 +268,16 @@ _selu = make_unary(SELU)
 
 def selu(x: TensorLike, /) -> Tensor:
     """`elu` with the scale and the alpha that keep mean 0 and variance 1 from layer to layer.
+
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
 
     Examples
     --------
@@ -273,6 +308,18 @@ def celu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
 
     Its gradient has no jump at 0, whatever `alpha` (not 0) is.
 
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+    alpha : float
+        Minus the limit far below 0.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -287,6 +334,18 @@ def celu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
 
 def hardtanh(x: TensorLike, /, min: float = -1.0, max: float = 1.0) -> Tensor:
     """Each element, but no less than `min` and no more than `max`; the gradient of `tl.clip`.
+
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+    min, max : float
+        The bounds.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
 
     Examples
     --------
@@ -313,6 +372,16 @@ _hardsigmoid = make_unary(HARDSIGMOID)
 def hardsigmoid(x: TensorLike, /) -> Tensor:
     """A line of slope 1/6 from 0 at -3 to 1 at 3, and flat elsewhere.
 
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -338,6 +407,16 @@ _hardswish = make_unary(HARDSWISH)
 
 def hardswish(x: TensorLike, /) -> Tensor:
     """`x * hardsigmoid(x)`, element by element.
+
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
 
     Examples
     --------

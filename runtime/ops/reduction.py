@@ -248,6 +248,22 @@ def prod(
 
     The gradient is right where elements are zero too.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    axis : int, tuple of int or None
+        The axes; None for all of them.
+    dtype : dtype, optional
+        The dtype to compute in; by default that of `x`, int64 or uint64 for narrower ints.
+    keepdims : bool
+        Whether reduced axes stay with extent 1.
+
+    Returns
+    -------
+    Tensor
+        Without the reduced axes, or with extent 1 there; 1 where there is no element.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -302,6 +318,20 @@ ALL = define_op(
 def any(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Whether some element over the given axes is not zero; a NaN is not zero.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    axis : int, tuple of int or None
+        The axes; None for all of them.
+    keepdims : bool
+        Whether reduced axes stay with extent 1.
+
+    Returns
+    -------
+    Tensor of bool
+        Without the reduced axes, or with extent 1 there.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -314,6 +344,20 @@ def any(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
 def all(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Whether no element over the given axes is zero; a NaN is not zero.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    axis : int, tuple of int or None
+        The axes; None for all of them.
+    keepdims : bool
+        Whether reduced axes stay with extent 1.
+
+    Returns
+    -------
+    Tensor of bool
+        Without the reduced axes, or with extent 1 there.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -325,6 +369,20 @@ def all(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
 
 def count_nonzero(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """The number of elements over the given axes that are not zero, as int64.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    axis : int, tuple of int or None
+        The axes; None for all of them.
+    keepdims : bool
+        Whether reduced axes stay with extent 1.
+
+    Returns
+    -------
+    Tensor of int64
+        Without the reduced axes, or with extent 1 there.
 
     Examples
     --------

@@ -86,6 +86,11 @@ def gamma(
     scale : TensorLike of float
         What the numbers are multiplied by; it has a gradient.
 
+    Returns
+    -------
+    Tensor of float
+        Of the given shape.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -108,6 +113,11 @@ def beta(key: TensorLike, a: TensorLike, b: TensorLike, shape: ShapeLike | None 
         Both parameters, above 0; they broadcast and have no gradient.
     shape : int or sequence of int, optional
         Shape of the result, by default that of the parameters.
+
+    Returns
+    -------
+    Tensor of float
+        Of the given shape.
 
     Examples
     --------

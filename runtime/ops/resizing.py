@@ -34,6 +34,10 @@ def resize(x: TensorLike, extents: PerAxis, /, method: str = "linear") -> Tensor
         "linear" for lines between the two elements beside a place, along each axis in turn (for
         images this is bilinear), "nearest" for the nearest element.
 
+    Returns
+    -------
+    Tensor of float, shape (batch, *extents, channels)
+
     Raises
     ------
     ShapeError

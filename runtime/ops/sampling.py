@@ -52,6 +52,11 @@ def integers(
     dtype : dtype-like, optional
         Element type, by default int64.
 
+    Returns
+    -------
+    Tensor of int
+        Of the given shape.
+
     Raises
     ------
     ArgumentError
@@ -155,6 +160,11 @@ def permutation(key: TensorLike, x: TensorLike, /, axis: int = 0) -> Tensor:
     axis : int
         The axis to reorder.
 
+    Returns
+    -------
+    Tensor
+        The entries in another order, or the ints below a count.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -199,6 +209,11 @@ def choice(
         How likely each part is; all are equally likely if left out.
     axis : int
         The axis along which the parts lie.
+
+    Returns
+    -------
+    Tensor
+        Of the given shape, and the dtype of what is chosen from.
 
     Raises
     ------
@@ -273,6 +288,11 @@ def dropout(
         Without it the elements stay as they are.
     shape : sequence of int, optional
         Shape of the mask, if it is to be broadcast: axes of extent 1 are dropped as a whole.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
 
     Raises
     ------

@@ -202,6 +202,11 @@ def cumulative_sum(
     include_initial : bool
         Whether the result starts with the sum of no elements, 0.
 
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`, or one longer along the axis.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -223,6 +228,22 @@ def cumulative_prod(
 
     The gradient is right where elements are zero too.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Numbers; bools are added as ints.
+    axis : int or None
+        The axis; None takes all elements in order.
+    dtype : dtype, optional
+        The dtype to compute in.
+    include_initial : bool
+        Whether the neutral element comes first, which makes the axis longer by one.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`, or one longer along the axis.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -236,6 +257,20 @@ def cumsum(
     x: TensorLike, /, axis: int | None = None, *, dtype: npt.DTypeLike | None = None
 ) -> Tensor:
     """The running sum of the elements along an axis, under NumPy's name.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Numbers; bools are added as ints.
+    axis : int or None
+        The axis; None takes all elements in order.
+    dtype : dtype, optional
+        The dtype to compute in.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`, flat where `axis` is None.
 
     Examples
     --------

@@ -146,6 +146,11 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     x : tensor-like
         Of at least one dimension.
 
+    Returns
+    -------
+    tuple of Tensor of int64
+        The indices along each axis of the elements that are not 0, in C order.
+
     Raises
     ------
     ShapeError

@@ -131,6 +131,16 @@ def unique_all(x: TensorLike, /) -> UniqueAll:
 def unique_counts(x: TensorLike, /) -> UniqueCounts:
     """The distinct elements in ascending order and how often each occurs; see `tl.unique_all`.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape; taken as one row in C order.
+
+    Returns
+    -------
+    namedtuple of values and counts
+        Sorted values, Tensor of the dtype of `x`, and Tensor of int64.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -145,6 +155,16 @@ def unique_inverse(x: TensorLike, /) -> UniqueInverse:
     """The distinct elements in ascending order, and the place of each element of `x` among them;
     see `tl.unique_all`.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape; taken as one row in C order.
+
+    Returns
+    -------
+    namedtuple of values and inverse_indices
+        Sorted values, and for each element of `x` which of them it is.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -158,6 +178,16 @@ def unique_inverse(x: TensorLike, /) -> UniqueInverse:
 
 def unique_values(x: TensorLike, /) -> Tensor:
     """The distinct elements in ascending order; see `tl.unique_all`.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape; taken as one row in C order.
+
+    Returns
+    -------
+    Tensor, 1-d
+        The sorted values, of the dtype of `x`.
 
     Examples
     --------

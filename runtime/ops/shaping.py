@@ -133,6 +133,16 @@ def reshape(x: TensorLike, /, shape: int | Sequence[int], *, copy: bool | None =
 def ravel(x: TensorLike, /) -> Tensor:
     """The elements of a tensor in one dimension, in row-major order.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+
+    Returns
+    -------
+    Tensor, shape (size,)
+        The elements of `x` in C order.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -223,6 +233,11 @@ def expand_dims(x: TensorLike, /, axis: int | Sequence[int] = 0) -> Tensor:
     axis : int or sequence of int
         Places in the result's shape; negative ones count from its end.
 
+    Returns
+    -------
+    Tensor
+        The elements of `x`, with the new axes of extent 1.
+
     Raises
     ------
     ShapeError
@@ -241,6 +256,18 @@ def expand_dims(x: TensorLike, /, axis: int | Sequence[int] = 0) -> Tensor:
 
 def squeeze(x: TensorLike, /, axis: Axis = None) -> Tensor:
     """A tensor without the given dimensions of extent 1; without all of them for None.
+
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    axis : int, tuple of int or None
+        Axes of extent 1 to leave out; None for all such axes.
+
+    Returns
+    -------
+    Tensor
+        The elements of `x` without those axes.
 
     Raises
     ------
@@ -332,6 +359,18 @@ def spread(ct: Any, shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Any:
 def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
     """A tensor repeated along new dimensions and along dimensions of extent 1 to fill `shape`.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Of any shape.
+    shape : int or tuple of int
+        The wanted shape.
+
+    Returns
+    -------
+    Tensor
+        Of that shape and the dtype of `x`.
+
     Raises
     ------
     ShapeError
@@ -360,6 +399,16 @@ def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
 def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
     """The shape that tensors of these shapes broadcast to.
 
+    Parameters
+    ----------
+    *shapes : tuple of int
+        Shapes that broadcast.
+
+    Returns
+    -------
+    tuple of int
+        The shape that they broadcast to.
+
     Raises
     ------
     ShapeError
@@ -378,6 +427,16 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
 
 def broadcast_arrays(*arrays: TensorLike) -> tuple[Tensor, ...]:
     """The tensors, each broadcast to the shape that all of them broadcast to.
+
+    Parameters
+    ----------
+    *arrays : tensor-like
+        With shapes that broadcast.
+
+    Returns
+    -------
+    list of Tensor
+        All of the broadcast shape, each of its own dtype.
 
     Examples
     --------

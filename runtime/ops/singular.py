@@ -203,6 +203,16 @@ SVDVALS = define_op(
 def svdvals(x: TensorLike, /) -> Tensor:
     """The singular values of matrices, descending; see `svd`.
 
+    Parameters
+    ----------
+    x : tensor-like of float or complex, shape (..., m, n)
+        The matrices; ints count as float64.
+
+    Returns
+    -------
+    Tensor of float, shape (..., min(m, n))
+        In descending order.
+
     Examples
     --------
     >>> import tapeline as tl

@@ -351,6 +351,11 @@ def diagonal(x: TensorLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1) 
     axis1, axis2 : int
         The dimensions of the rows and of the columns.
 
+    Returns
+    -------
+    Tensor
+        Without the two axes, and with the diagonal as the last one.
+
     Raises
     ------
     ArgumentError

@@ -238,6 +238,18 @@ def softmax(x: TensorLike, /, axis: int = -1) -> Tensor:
 def log_softmax(x: TensorLike, /, axis: int = -1) -> Tensor:
     """The logarithm of `tl.softmax`, exact where softmax itself would be 0.
 
+    Parameters
+    ----------
+    x : tensor-like of float
+        Of any shape; ints are taken as floats.
+    axis : int
+        The axis along which the exponentials of the result sum to 1.
+
+    Returns
+    -------
+    Tensor of float
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl

@@ -95,6 +95,10 @@ def inv(x: TensorLike, /) -> Tensor:
     x : tensor-like, shape (..., n, n)
         The matrices; ints count as float64.
 
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+
     Raises
     ------
     ShapeError

@@ -101,6 +101,11 @@ def sort(
     stable : bool
         Sorting is stable always.
 
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -125,6 +130,22 @@ def argsort(
     """The indices that put the elements in order along an axis; parameters as for `tl.sort`.
 
     Equal elements keep their order. The indices have no gradient.
+
+    Parameters
+    ----------
+    x : tensor-like of int, uint, float or bool
+        With one dimension or more.
+    axis : int
+        The axis to sort along.
+    descending : bool
+        Whether the largest element comes first.
+    stable : bool
+        Equal elements keep their order in any case.
+
+    Returns
+    -------
+    Tensor of int64
+        Of the shape of `x`.
 
     Examples
     --------

@@ -159,6 +159,16 @@ EIGVALSH = define_op(
 def eigvalsh(x: TensorLike, /) -> Tensor:
     """The eigenvalues of hermitian matrices, ascending; see `eigh`.
 
+    Parameters
+    ----------
+    x : tensor-like of float or complex, shape (..., n, n)
+        The matrices; ints count as float64.
+
+    Returns
+    -------
+    Tensor of float, shape (..., n)
+        In ascending order.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -279,6 +289,15 @@ EIGVALS = define_op(
 
 def eigvals(x: TensorLike, /) -> Tensor:
     """The eigenvalues of square matrices, complex; see `eig`.
+
+    Parameters
+    ----------
+    x : tensor-like of float or complex, shape (..., n, n)
+        The matrices; ints count as float64.
+
+    Returns
+    -------
+    Tensor of complex, shape (..., n)
 
     Examples
     --------

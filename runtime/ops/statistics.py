@@ -278,6 +278,24 @@ def std(
 ) -> Tensor:
     """The standard deviation of the elements over the given axes; parameters as for `tl.var`.
 
+    Parameters
+    ----------
+    x : tensor-like
+        Numbers.
+    axis : int, tuple of int or None
+        The axes; None for all of them.
+    correction : number
+        What is taken off the count of elements: 1 for the sample's estimate.
+    keepdims : bool
+        Whether reduced axes stay with extent 1.
+    ddof : number, optional
+        NumPy's name of `correction`.
+
+    Returns
+    -------
+    Tensor of float
+        Without the reduced axes, or with extent 1 there.
+
     Examples
     --------
     >>> import tapeline as tl

@@ -25,6 +25,10 @@ def global_norm(gradients: Any, /) -> Tensor:
     gradients : structure of TensorLike of float, IndexedSlices or None
         None counts as zeros.
 
+    Returns
+    -------
+    Tensor of float, 0-d
+
     Examples
     --------
     >>> import tapeline as tl
@@ -81,6 +85,18 @@ def clip_by_global_norm(gradients: Any, max_norm: float, /) -> tuple[Any, Tensor
 
 def clip_by_value(gradients: Any, limit: float, /) -> Any:
     """Each element of each gradient, but no further from 0 than `limit`; rows stay rows.
+
+    Parameters
+    ----------
+    gradients : any structure
+        Of tensors, `IndexedSlices` and None.
+    limit : float
+        The largest magnitude that stays.
+
+    Returns
+    -------
+    any structure
+        Of the same form.
 
     Examples
     --------

@@ -42,6 +42,11 @@ def exponential_decay(initial: float, steps: int, rate: float, *, staircase: boo
     staircase : bool
         Change once in `steps` steps only.
 
+    Returns
+    -------
+    callable
+        From a step, an int or a 0-d tensor, to the rate, a 0-d tensor of float.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -63,6 +68,18 @@ def exponential_decay(initial: float, steps: int, rate: float, *, staircase: boo
 def cosine_decay(initial: float, steps: int, final: float = 0.0) -> Rate:
     """From `initial` to `final` in `steps` steps along half a wave of the cosine, then constant.
 
+    Parameters
+    ----------
+    initial, final : float
+        The rate at step 0 and at the end.
+    steps : int
+        After how many steps the end is reached.
+
+    Returns
+    -------
+    callable
+        From a step, an int or a 0-d tensor, to the rate, a 0-d tensor of float.
+
     Examples
     --------
     >>> import tapeline as tl
@@ -81,6 +98,20 @@ def cosine_decay(initial: float, steps: int, final: float = 0.0) -> Rate:
 
 def polynomial_decay(initial: float, steps: int, final: float = 0.0, power: float = 1.0) -> Rate:
     """From `initial` to `final` in `steps` steps, by a power of what is left; 1 is a line.
+
+    Parameters
+    ----------
+    initial, final : float
+        The rate at step 0 and at the end.
+    steps : int
+        After how many steps the end is reached.
+    power : float
+        The exponent; 1 is a straight line.
+
+    Returns
+    -------
+    callable
+        From a step, an int or a 0-d tensor, to the rate, a 0-d tensor of float.
 
     Examples
     --------
@@ -107,6 +138,11 @@ def piecewise_constant(boundaries: Sequence[int], values: Sequence[float]) -> Ra
         Rising.
     values : sequence of float
         One more than boundaries.
+
+    Returns
+    -------
+    callable
+        From a step, an int or a 0-d tensor, to the rate, a 0-d tensor of float.
 
     Examples
     --------
@@ -141,6 +177,11 @@ def warmup(schedule: Rate | float, steps: int) -> Rate:
         The rate after the rise; it counts steps from the end of the rise.
     steps : int
         How long the rise takes.
+
+    Returns
+    -------
+    callable
+        From a step, an int or a 0-d tensor, to the rate, a 0-d tensor of float.
 
     Examples
     --------

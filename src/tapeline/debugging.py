@@ -121,6 +121,11 @@ def check_numerics(infinities: bool = True) -> "CheckNumerics":
     infinities : bool
         Whether infinities count, or only NaN.
 
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`. It is `x` itself, with the check.
+
     Raises
     ------
     NumericsError
@@ -243,6 +248,11 @@ def verify(rate: float = 1.0, tolerance: float | None = None, seed: int = 0) -> 
     seed : int
         Of the choice.
 
+    Returns
+    -------
+    context manager
+        Its `checked` counts the calls that were compared.
+
     Raises
     ------
     VerificationError
@@ -270,9 +280,21 @@ def remember_ops() -> "Memory":
 
     It keeps every value until it ends, so use it for looking into things only.
 
+    Returns
+    -------
+    context manager
+
     Examples
     --------
-    See `why_none`.
+    See also `why_none`:
+
+    >>> import tapeline as tl
+    >>> x = tl.asarray([1.0, 2.0])
+    >>> with tl.debugging.remember_ops(), tl.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = tl.sum(tl.astype(x, tl.int32))
+    >>> print(str(tl.debugging.why_none(tape, y, x)).split(",")[0])
+    the target is of int64
     """
     from tapeline.compiler.inspect.why_none import Memory
 

@@ -203,6 +203,11 @@ def load(path: str | os.PathLike[str]) -> "LoadedFunction":
     path : str or path
         Nothing in the file is executed as Python; a damaged or hostile one is refused.
 
+    Returns
+    -------
+    callable
+        The saved function, object or structure.
+
     Raises
     ------
     SavedFileError

@@ -18,6 +18,10 @@ def assert_traces(function: "Function[..., Any]", count: int) -> None:
     count : int
         How often it should have been traced.
 
+    Returns
+    -------
+    context manager
+
     Raises
     ------
     AssertionError

@@ -74,7 +74,25 @@ _lock = threading.Lock()
 
 
 def conversion_of(function: FunctionType) -> Conversion:
-    """The conversion of a function's code, made at most once."""
+    """The conversion of a function's code, made at most once.
+
+    Parameters
+    ----------
+    function : callable
+        A Python function.
+
+    Returns
+    -------
+    Conversion
+        What became of its loops and branches.
+
+    Examples
+    --------
+    >>> import textwrap
+    >>> import tapeline as tl
+    >>> tl.debugging.conversion_of(textwrap.indent).original.co_name
+    'indent'
+    """
     code = function.__code__
     found = _conversions.get(id(code))
     if found is not None:
@@ -201,7 +219,26 @@ def names_used(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...], tuple[
 
 
 def print_conversion(conversion: Conversion) -> str:
-    """The converted source, as Python-like text; names of our own begin with `@`."""
+    """The converted source, as Python-like text; names of our own begin with `@`.
+
+    Parameters
+    ----------
+    conversion : Conversion
+        What `conversion_of` gives.
+
+    Returns
+    -------
+    str
+        The text, or why there is none.
+
+    Examples
+    --------
+    >>> import textwrap
+    >>> import tapeline as tl
+    >>> text = tl.debugging.print_conversion(tl.debugging.conversion_of(textwrap.indent))
+    >>> "def indent" in text
+    True
+    """
     if conversion.tree is None:
         return f"# not converted: {conversion.reason}"
     return ast.unparse(ast.fix_missing_locations(conversion.tree))
