@@ -15,6 +15,7 @@ from tapeline.compiler.frontend.families import Family, Given, Plan
 from tapeline.compiler.frontend.location import frames_of_library
 from tapeline.compiler.frontend.logs import is_logged, log
 from tapeline.compiler.frontend.options import Options
+from tapeline.compiler.frontend.remade import note_new_function
 from tapeline.compiler.frontend.retraces import (
     MAX_WARNINGS,
     WARN_AFTER,
@@ -80,6 +81,8 @@ class Traces:
         """Further traces of a key, with other guards; the last used first."""
         self._by_sizes: dict[Hashable, list[ConcreteFunction]] = {}
         """Further traces of a key, for other sizes that values tell."""
+        self._served: dict[Hashable, int] = {}
+        """How many calls each trace had served when a trace was last added."""
         self._families: dict[Hashable, Family] = {}
         self._records: list[TraceRecord] = []
         self._traced: dict[int, weakref.ref[ConcreteFunction]] = {}
@@ -115,6 +118,8 @@ class Traces:
             if found is None:
                 found = self._trace(call)
                 self._keep(call, found)
+                if self.count == 1 and self._whole is None and STATE.handler is None:
+                    note_new_function(self.name, self._python_function, found.served)
             return found
 
     def _specialized(self, call: Call) -> ConcreteFunction | None:
@@ -166,12 +171,23 @@ class Traces:
 
     def _drop_oldest(self) -> None:
         """Keeps at most `max_traces` traces: those used last."""
+        self._note_use()
         while len(self._by_key) > self._options.max_traces:
             key = next(iter(self._by_key))
             del self._by_key[key]
             self._variants.pop(key, None)
+            self._served.pop(key, None)
             self._by_sizes.pop(key, None)
             self.drops += 1
+
+    def _note_use(self) -> None:
+        """Puts traces that served calls since the last one was added behind those that did not.
+        Machine code serves calls without a word, but counts them."""
+        for key in tuple(self._by_key):
+            calls = int(self._by_key[key].served[0])
+            if self._served.get(key) != calls:
+                self._served[key] = calls
+                self._by_key[key] = self._by_key.pop(key)
 
     def _family(self, call: Call) -> Family:
         """The family of the call; as many are kept as traces."""
@@ -330,6 +346,7 @@ class Traces:
         """Forgets all traces, and what was learned of arguments; not the reasons."""
         self._by_key.clear()
         self._variants.clear()
+        self._served.clear()
         self._by_sizes.clear()
         self._families.clear()
 

@@ -86,6 +86,22 @@ def test_max_traces_drops_the_trace_used_longest_ago() -> None:
     assert len(f.concrete_functions) == 2
 
 
+def test_calls_that_machine_code_serves_count_as_use() -> None:
+    f = tl.function(lambda x, k: x * len(k), max_traces=3)
+    x = tl.asarray(1.0)
+    for k in ("a", "b", "c"):
+        for _ in range(3):
+            f(x, k)
+    for k in ("a", "c", "d"):
+        f(x, k)
+    assert f.trace_count == 4
+    for k in ("a", "c", "d"):
+        f(x, k)
+    assert f.trace_count == 4
+    f(x, "b")
+    assert f.trace_count == 5
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
