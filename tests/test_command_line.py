@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> str:
 def test_inspect_says_what_is_in_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", file, "--kernels", "--graph"]) == OK
     text = capsys.readouterr().out
-    for part in ("function: scaled", "w: float64[2]", "x: TensorSpec((2,), float64)", "kernels of"):
+    for part in ("function: scaled", "w: float64[2]", "x: float64[2]", "factor: 1.0", "kernels of"):
         assert part in text
 
 
@@ -84,8 +84,12 @@ def test_export_writes_models_and_objects(file: str, tmp_path: Path) -> None:
 def test_bench_measures_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", file, "--seconds", "0.01", "--json"]) == OK
     (trace,) = json.loads(capsys.readouterr().out)["traces"]
-    assert float(trace["times as fast"]) > 0
-    assert "profile:" in trace["kernels"]
+    assert 0 < trace["call_seconds"] < trace["numpy_seconds"] * 100
+    assert all(one["runs"] > 0 and one["seconds"] > 0 for one in trace["kernels"])
+    assert main(["bench", file, "--seconds", "0.01"]) == OK
+    text = capsys.readouterr().out
+    assert "times as fast: " in text
+    assert "profile:" in text
 
 
 def test_cache_is_shown_explained_and_cleared(file: str, tmp_path: Path) -> None:
@@ -125,7 +129,52 @@ def test_failures_and_misuse_have_their_own_codes(
     assert "there is no target 'pdp11'" in capsys.readouterr().err
     assert main(["export", file]) == MISUSED
     assert main(["export", file, "--trace", "7", "--svg", "x"]) == MISUSED
-    assert "there are 1 traces" in capsys.readouterr().err
+    assert "there is no trace 7; the file has 1" in capsys.readouterr().err
+    assert main(["export", file, "--sizes", "3", "--svg", "x"]) == MISUSED
+
+
+def test_failures_fit_the_terminal_and_reach_programs(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["run", file, "-i", "x=7", "--json"]) == FAILED
+    out, err = capsys.readouterr()
+    assert max(map(len, err.splitlines())) <= 60
+    assert json.loads(out)["exit code"] == FAILED
+    assert " ".join(json.loads(out)["error"].split()) == " ".join(err.split())
+    assert main(["inspect", "missing.tapeline"]) == FAILED
+    assert capsys.readouterr().err == "tapeline inspect: no file missing.tapeline\n"
+
+
+def test_results_are_json(file: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([1.0, np.inf]))
+    assert main(["run", file, "-i", f"x={tmp_path / 'x.npy'}", "--json"]) == OK
+    found = json.loads(capsys.readouterr().out)["results"]
+    assert {"dtype": "float64", "shape": [2], "values": ["2.0", "inf"]} in found
+
+
+@pytest.fixture
+def open_file(tmp_path: Path) -> str:
+    function = tl.function(lambda x: tl.tanh(x) @ tl.ones(3), name="opened")
+    function.get_concrete_function(tl.TensorSpec([None, 3], "float64"))
+    tl.export.save(function, tmp_path / "opened.tapeline")
+    return str(tmp_path / "opened.tapeline")
+
+
+def test_open_sizes_are_measured_and_given(
+    open_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", open_file, "--kernels"]) == OK
+    assert "x: float64[None, 3]" in capsys.readouterr().out
+    assert main(["bench", open_file, "--seconds", "0.01"]) == OK
+    aot = ["--aot", str(tmp_path / "c")]
+    assert main(["export", open_file, *aot]) == FAILED
+    assert "leaves sizes open" in capsys.readouterr().err
+    assert main(["export", open_file, *aot, "--sizes", "a"]) == MISUSED
+    assert main(["export", open_file, *aot, "--sizes", "4,5"]) == MISUSED
+    assert "--sizes must be 1 number separated" in capsys.readouterr().err
+    assert main(["export", open_file, *aot, "--sizes", "5"]) == OK
+    assert "x: input, float64[5][3]" in (tmp_path / "c" / "opened.h").read_text()
 
 
 def test_help_is_printed_by_the_module() -> None:

@@ -14,6 +14,7 @@ from tapeline.compiler.inspect.cost import time_text
 from tapeline.compiler.inspect.summary import WIDTH
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interpret import run_graph
+from tapeline.compiler.open_function import OpenFunction
 from tapeline.runtime.tables import Table, Tabular
 
 _SECONDS = 0.05
@@ -97,14 +98,15 @@ class Breakeven(Tabular, Sequence[TraceBreakeven]):
 
 
 def measure_breakeven(concrete: ConcreteFunction, trace_seconds: float) -> TraceBreakeven:
-    """The figures of a trace; its effects are not carried out for good: Variables keep their
-    values.
+    """The figures of a trace, for the traced sizes where it leaves some open; its effects are not
+    carried out for good: Variables keep their values.
 
     Raises
     ------
     ValueError
         If it prints or checks, for then running it is noticed.
     """
+    concrete = with_fixed_sizes(concrete)
     graph = concrete.optimized_graph
     if not all(op.is_pure for op in graph.ops):
         raise ValueError(f"breakeven: {concrete.name} has effects; it cannot be run to be timed")
@@ -118,6 +120,13 @@ def measure_breakeven(concrete: ConcreteFunction, trace_seconds: float) -> Trace
         numpy = shortest(lambda: run_graph(concrete.graph, arrays))
     given = ", ".join(f"{spec.dtype.name}{list(spec.shape)}" for spec in concrete.inputs)
     return TraceBreakeven(f"({given})", trace_seconds, compile_seconds, numpy, native)
+
+
+def with_fixed_sizes(concrete: ConcreteFunction) -> ConcreteFunction:
+    """The trace for the sizes that it was traced with, if it leaves some open."""
+    if isinstance(concrete, OpenFunction):
+        return concrete.at(concrete.sizes.values)
+    return concrete
 
 
 def shortest(run: Callable[[], object], seconds: float = _SECONDS) -> float:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,6 +88,10 @@ def _add_export(command: Callable[..., Any]) -> None:
         flag = "--graph-json" if name == "json" else f"--{name}"
         one.add_argument(flag, dest=f"to_{name}", metavar=metavar, help=text)
     one.add_argument(
+        "--sizes", metavar="N,...",
+        help="for a trace that leaves sizes open: what they are, in order; needed with --aot",
+    )  # fmt: skip
+    one.add_argument(
         "--gradient", action="store_true", help="with --onnx: the gradient instead of the function"
     )
     one.add_argument(
@@ -118,20 +124,34 @@ def print_plain(report: Any, indent: int = 0) -> None:
             print(f"{pad}{name}: {value}")
 
 
+def _fail(options: argparse.Namespace, message: str, code: int) -> int:
+    """Tells what went wrong, on lines that fit the terminal; with `--json` to programs as well."""
+    width = max(40, min(100, shutil.get_terminal_size().columns))
+    for line in message.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        print(
+            textwrap.fill(line, width, subsequent_indent=indent + "  ", break_long_words=False,
+                          break_on_hyphens=False),
+            file=sys.stderr,
+        )  # fmt: skip
+    if options.json:
+        print(json.dumps({"error": message, "exit code": code}, indent=2))
+    return code
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code."""
     options = build_parser().parse_args(arguments)
     try:
         report = options.run(options)
     except SystemExit as error:
-        print(error, file=sys.stderr)
-        return MISUSED
+        return _fail(options, str(error), MISUSED)
+    except FileNotFoundError as error:
+        return _fail(options, f"tapeline {options.command}: no file {error.filename}", FAILED)
     except (TapelineError, OSError, ValueError, ImportError) as error:
-        print(f"tapeline {options.command}: {error}", file=sys.stderr)
-        return FAILED
+        return _fail(options, f"tapeline {options.command}: {error}", FAILED)
     except KeyboardInterrupt:
-        print(f"tapeline {options.command}: stopped", file=sys.stderr)
-        return FAILED
+        return _fail(options, f"tapeline {options.command}: stopped", FAILED)
     if options.json:
         print(json.dumps(report, indent=2, default=str))
     else:

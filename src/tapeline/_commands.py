@@ -10,13 +10,17 @@ import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapeline.export import load
 from tapeline.runtime import nest
 from tapeline.runtime.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tapeline.compiler.concrete import ConcreteFunction
+    from tapeline.compiler.inspect.profile import KernelTime
 
 Report = dict[str, Any]
 
@@ -35,12 +39,9 @@ def inspect_file(options: argparse.Namespace) -> Report:
     function = load(options.file)
     traces = []
     for concrete in function.concrete_functions:
-        names = [concrete.graph.attrs[k][0] for k in concrete.graph.placeholders]
         trace: Report = {
-            "takes": {
-                str(name): str(spec) for name, spec in zip(names, concrete.inputs, strict=False)
-            },
-            "gives": str(concrete.structured_outputs),
+            "takes": dict(map(_name_and_value, concrete.forms.describe())),
+            "gives": repr(concrete).rpartition(" -> ")[2].removesuffix(">"),
             "summary": concrete.graph.summary(),
         }
         if options.kernels:
@@ -54,7 +55,15 @@ def inspect_file(options: argparse.Namespace) -> Report:
         variable.name or f"variable {k}": f"{variable.dtype}{list(variable.shape)}"
         for k, variable in enumerate(function.variables)
     }
-    return {"function": function.__name__, "variables": variables, "traces": traces}
+    about = {"about": function.__doc__} if function.__doc__ else {}
+    return {"function": function.__name__, **about, "variables": variables, "traces": traces}
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    """An argument as it is described: `x: float64[3]`, or `k = 2`."""
+    found = min((mark for mark in (": ", " = ") if mark in text), key=text.index, default=": ")
+    name, _, value = text.partition(found)
+    return name, value
 
 
 # ---- run
@@ -74,8 +83,25 @@ def run_file(options: argparse.Namespace) -> Report:
     leaves = [leaf.numpy() for leaf in nest.flatten(result) if type(leaf) is Tensor]
     if options.output:
         np.savez(options.output, *leaves)
+    report: Report = {"function": function.__name__}
+    if options.json:
+        return report | {"results": list(map(_described, leaves))}
     shown = {f"result {k}": np.array2string(leaf, threshold=20) for k, leaf in enumerate(leaves)}
-    return {"function": function.__name__, **shown}
+    return report | shown
+
+
+_MOST_VALUES = 10_000
+"""Larger results are only described in JSON; `--output` has them."""
+
+
+def _described(array: Any) -> Report:
+    """An array as JSON: complex numbers as text, and numbers that JSON lacks, too."""
+    found: Report = {"dtype": array.dtype.name, "shape": list(array.shape)}
+    if array.size <= _MOST_VALUES:
+        is_plain = array.dtype.kind in "biu" or bool(np.isfinite(array).all())
+        is_plain = is_plain and array.dtype.kind != "c"
+        found["values"] = (array if is_plain else array.astype(str)).tolist()
+    return found
 
 
 def _read_input(text: str) -> Any:
@@ -95,8 +121,11 @@ def export_file(options: argparse.Namespace) -> Report:
     function = load(options.file)
     traces = function.concrete_functions
     if not 0 <= options.trace < len(traces):
-        raise SystemExit(f"tapeline export: there are {len(traces)} traces, from 0")
-    concrete = traces[options.trace]
+        raise SystemExit(
+            f"tapeline export: there is no trace {options.trace}; the file has {len(traces)}, "
+            "counted from 0"
+        )
+    concrete = _for_sizes(traces[options.trace], options.sizes)
     makers: dict[str, Callable[[], str]] = {
         "html": concrete.to_html, "svg": concrete.graph.to_svg, "dot": concrete.graph.to_dot,
         "json": concrete.graph.to_json, "ir": concrete.llvm_ir, "asm": concrete.asm,
@@ -132,12 +161,39 @@ def export_file(options: argparse.Namespace) -> Report:
     return report | ({"notes": "\n".join(notes)} if notes else {})
 
 
+def _for_sizes(concrete: ConcreteFunction, text: str | None) -> ConcreteFunction:
+    """The trace for the sizes that the option `--sizes` gives."""
+    from tapeline.compiler.open_function import OpenFunction
+
+    if text is None:
+        return concrete
+    if not isinstance(concrete, OpenFunction):
+        raise SystemExit("tapeline export: --sizes is for traces that leave sizes open")
+    try:
+        sizes = tuple(map(int, text.split(",")))
+    except ValueError:
+        raise SystemExit(f"tapeline export: --sizes must be numbers, got {text!r}") from None
+    count = len(concrete.places)
+    if len(sizes) != count or not concrete.sizes.hold(sizes):
+        asked = ", ".join(str(condition) for condition in concrete.sizes.conditions)
+        raise SystemExit(
+            f"tapeline export: --sizes must be {count} number{'s' * (count != 1)} separated by "
+            f"commas{f', where {asked}' if asked else ''}; got {text!r}"
+        )
+    return concrete.at(sizes)
+
+
 # ---- bench
 
 
 def bench_file(options: argparse.Namespace) -> Report:
     """How long a call takes, compiled and op by op in NumPy, and what its kernels take of it."""
-    from tapeline.compiler.inspect.breakeven import measure_breakeven, sample_inputs, shortest
+    from tapeline.compiler.inspect.breakeven import (
+        measure_breakeven,
+        sample_inputs,
+        shortest,
+        with_fixed_sizes,
+    )
     from tapeline.compiler.inspect.cost import time_text
     from tapeline.compiler.inspect.profile import Profile
 
@@ -146,6 +202,7 @@ def bench_file(options: argparse.Namespace) -> Report:
     for concrete in function.concrete_functions:
         say(f"measuring {concrete.name}")
         figures = measure_breakeven(concrete, 0.0)
+        concrete = with_fixed_sizes(concrete)
         arrays = sample_inputs(concrete)
         compiled = concrete.differentiable.compiled
         call = shortest(lambda: compiled(*arrays), options.seconds)  # noqa: B023  # called at once
@@ -153,6 +210,18 @@ def bench_file(options: argparse.Namespace) -> Report:
             end = time.perf_counter() + options.seconds
             while time.perf_counter() < end:
                 compiled(*arrays)
+        if options.json:
+            report["traces"].append(
+                {
+                    "for": figures.signature,
+                    "call_seconds": call,
+                    "numpy_seconds": figures.numpy_seconds,
+                    "compile_seconds": figures.compile_seconds,
+                    "pays_off_after_calls": figures.calls,
+                    "kernels": [_kernel_figures(one) for one in profile.kernels],
+                }
+            )
+            continue
         report["traces"].append(
             {
                 "for": figures.signature,
@@ -165,6 +234,15 @@ def bench_file(options: argparse.Namespace) -> Report:
             }
         )
     return report
+
+
+def _kernel_figures(one: KernelTime) -> Report:
+    """What a profile knows of a kernel, as numbers."""
+    return {
+        "name": f"{one.graph}/{one.number}", "kind": one.kernel.kind, "ops": list(one.kernel.ops),
+        "line": one.kernel.location, "runs": one.calls, "seconds": one.seconds,
+        "bytes_per_second": one.bandwidth, "flops_per_second": one.flops,
+    }  # fmt: skip
 
 
 # ---- doctor
