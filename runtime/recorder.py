@@ -150,7 +150,7 @@ class Tape:
     def _require(self, what: str) -> TapeSet:
         own = self._own
         if own is None:
-            raise TapeError(f"{what}: there is no tape yet; enter it first, with GradientTape() as")
+            raise TapeError(f"{what}: nothing is recorded yet; enter the tape first, by `with`")
         if self._is_used:
             raise TapeError(
                 f"{what}: this tape was used and is not persistent, so it is no more; "

@@ -8,7 +8,7 @@ import numpy as np
 
 from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.operators import narrowed, promote_one
-from tapeline.runtime.ops.gather import take
+from tapeline.runtime.ops.gather import index_tensor, take
 from tapeline.runtime.ops.matmul import matmul
 from tapeline.runtime.ops.permuting import swap_last
 from tapeline.runtime.ops.pointwise import BOOL
@@ -62,6 +62,8 @@ def embedding(table: TensorLike, indices: TensorLike, /) -> Tensor:
 
     Raises
     ------
+    DTypeError
+        If the indices are no ints.
     IndexOutOfRangeError
         If there is no such row.
 
@@ -73,7 +75,7 @@ def embedding(table: TensorLike, indices: TensorLike, /) -> Tensor:
            [1., 2.],
            [3., 4.]])
     """
-    return take(table, indices, axis=0)
+    return take(table, index_tensor("embedding", indices), axis=0)
 
 
 # --- softmax under a mask --------------------------------------------------------------------

@@ -485,9 +485,9 @@ def _convolution(
         or kernel.shape[-1] % max(groups, 1)
     ):
         raise ShapeError(
-            f"{op_name}: x has {source.shape[-1]} channels, weight has shape {kernel.shape}; with "
-            f"{groups} groups the channels must be {groups} times weight.shape[-2], and the "
-            f"outputs must fall into as many groups"
+            f"{op_name}: x of shape {source.shape}, (batch, ..., channels), does not fit weight of "
+            f"shape {kernel.shape}, (..., inputs, outputs), and groups={groups}: channels must be "
+            f"inputs * groups, and outputs a multiple of groups"
         )
     strides = per_axis(op_name, "stride", stride, count)
     dilations = per_axis(op_name, "dilation", dilation, count)

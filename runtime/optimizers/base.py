@@ -190,7 +190,8 @@ class Optimizer:
         if gradient.shape != variable.shape:
             raise ShapeError(
                 f"{self._name()}: a gradient has shape {gradient.shape}, its variable "
-                f"{variable.name!r} has shape {variable.shape}; they must be equal"
+                f"{f'{variable.name!r} ' if variable.name else ''}has shape {variable.shape}; they "
+                "must be equal"
             )
 
     def _update(self, gradient: Tensor, value: Tensor, slots: Slots, step: Step) -> Tensor:

@@ -19,6 +19,10 @@ from tapeline.runtime.ops.convolution import conv2d as conv2d
 from tapeline.runtime.ops.convolution import conv3d as conv3d
 from tapeline.runtime.ops.hyperbolic import tanh as tanh
 from tapeline.runtime.ops.losses import one_hot as one_hot
+from tapeline.runtime.ops.losses import softmax_cross_entropy as softmax_cross_entropy
+from tapeline.runtime.ops.losses import (
+    sparse_softmax_cross_entropy as sparse_softmax_cross_entropy,
+)
 from tapeline.runtime.ops.normalization import batch_norm as batch_norm
 from tapeline.runtime.ops.normalization import group_norm as group_norm
 from tapeline.runtime.ops.normalization import layer_norm as layer_norm

@@ -52,14 +52,16 @@ def repeat_for(
     test: Callable[[], Any] | None,
     body: Callable[[Any], None],
     state: State,
+    place: Callable[..., Any] | None = None,
 ) -> bool:
-    """`for` over a tensor or a range; False where Python is to do it."""
+    """`for` over a tensor or a range; False where Python is to do it. `place` is the user's code,
+    if the body is not."""
     if not is_staging() or (type(iterable) is range and outer_graph() is None):
         return False
     items = short_range(iterable) or sequence_of(iterable)
     if items is None:
         return False
-    what = f"the 'for' at {line_of(body)}"
+    what = f"the 'for' at {line_of(place or body)}"
     if items.is_long_range:
         return _roll_range(items, test, body, state, what)
     count = items.count
@@ -88,7 +90,7 @@ def collect(iterable: Iterable[Any], function: Callable[[Any], Any]) -> list[Any
         return [function(item) for item in iterable]
     found: list[Any] = []
     state = State((), tuple, lambda _: None, appended=lambda: (found,))
-    if not repeat_for(items, None, lambda item: found.append(function(item)), state):
+    if not repeat_for(items, None, lambda item: found.append(function(item)), state, function):
         return [function(item) for item in items]
     return found
 

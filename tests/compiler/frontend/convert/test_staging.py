@@ -1063,3 +1063,12 @@ def test_tensor_that_grows_from_round_to_round_is_told_what_to_do() -> None:
         f(tl.ones(2))
     with pytest.raises(TracingError, match=r"set_loop_options\(shape_invariants=\[\(x, \(None,\)"):
         f(tl.ones(2))
+
+
+def test_errors_of_comprehensions_name_their_own_line() -> None:
+    @tl.function
+    def f(n: Any) -> Any:
+        return [i * 2 for i in tl.range(n)]
+
+    with pytest.raises(TracingError, match=r"'for' at line \d+ of .*test_staging.py"):
+        f(tl.asarray(3))
