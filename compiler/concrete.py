@@ -24,7 +24,9 @@ from tapeline.compiler.frontend.frozen import Frozen
 from tapeline.compiler.frontend.guards import Guards, build_guards
 from tapeline.compiler.frontend.number_inputs import OpenNumbers
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
+from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.structure_ops import SIZE
 from tapeline.compiler.ir.text import sizes_of
 from tapeline.compiler.staged.other_sizes import OtherSizes
 from tapeline.compiler.staged.staged import StagedGraph, callable_graph
@@ -575,15 +577,23 @@ class ConcreteFunction(TraceCalls):
         leaves = self._leaves
         if len(leaves) == 1 and type(leaves[0]) is _Output and nest.is_leaf(self._results):
             output = outputs[leaves[0].index]
-            return output.item() if leaves[0].is_number else output
+            return _size_of(output) if leaves[0].is_number else output
         values: list[Any] = []
         for leaf in leaves:
             if type(leaf) is _Output:
                 output = outputs[leaf.index]
-                values.append(output.item() if leaf.is_number else output)
+                values.append(_size_of(output) if leaf.is_number else output)
             else:
                 values.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
         return nest.unflatten(self._results, values)
+
+
+def _size_of(output: Tensor) -> Any:
+    """The size that a tensor holds, as an int; in a trace around, which may leave it open."""
+    value = output._value
+    if type(value) is Symbol and value.graph.ops[value.id] is SIZE:
+        return value.graph.attrs[value.id][0]
+    return output.item()
 
 
 def _stage_function(graph: Graph) -> ConcreteFunction:

@@ -172,8 +172,7 @@ class Function(NativeCallable, Generic[P, R]):
                 concrete.served[0] += 1
                 return concrete.differentiable(args)[0]
             elif concrete.staged is not None:
-                if not BUSY[0] or STATE.handler is None:
-                    return self._call_staged(concrete, args, (args, kwargs))
+                return self._call_staged(concrete, args, (args, kwargs))
             else:
                 return concrete.call(args)
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
@@ -204,8 +203,6 @@ class Function(NativeCallable, Generic[P, R]):
         if BUSY[0] and concrete.guards is not None:
             _pass_on(concrete.guards)
         if concrete.staged is not None:
-            if STATE.handler is not None:
-                return self._inlined(args, kwargs)
             return self._call_staged(concrete, call.tensors, (args, kwargs))
         return concrete.call(call.tensors)
 

@@ -206,10 +206,9 @@ class Traces:
             known = self._by_sizes.setdefault(call.key, [])
             family = self._families.get(call.family)
             given = given_of(call)
-            candidates: list[ConcreteFunction] = [
-                *known,
-                *(family.all_for(given) if family is not None else ()),
-            ]
+            candidates: list[ConcreteFunction] = [*known, *self._variants.get(call.key, ())]
+            candidates += [] if family is None else family.all_for(given)
+            candidates += [one for one in (self._by_key.get(call.key),) if one is not None]
             for one in candidates:
                 is_valid = one.guards is None or one.guards.hold()
                 if is_valid and one.staged is not None and one.staged.goes_on(other):
@@ -241,7 +240,7 @@ class Traces:
         check_allowed(self.name, record)
         start = time.perf_counter()
         family, given = self._family(call), given_of(call)
-        found, plan = self._attempt(call, family, given, () if other is None else other.sizes)
+        found, plan = self._attempt(call, family, given, () if other is None else other.present)
         found.set_max_bytes(self._options.max_bytes)
         self.count += 1
         if self._whole is not None:
@@ -323,7 +322,9 @@ class Traces:
 
     def kept(self) -> tuple[ConcreteFunction, ...]:
         """The traces that are kept, oldest first."""
-        found = dict.fromkeys(one.general or one for one in self._by_key.values())
+        others = [one for group in self._by_sizes.values() for one in group]
+        others += [one for group in self._variants.values() for one in group if one.staged]
+        found = dict.fromkeys(one.general or one for one in (*self._by_key.values(), *others))
         for family in self._families.values():
             found.update(dict.fromkeys(reversed(family.traces)))
         return tuple(found)

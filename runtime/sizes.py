@@ -148,6 +148,10 @@ class Sizes:
             check = self._checks[key] = self._compile(" and ".join(tests) or "True")
         return check(*values)
 
+    def conditions_on(self, symbol: int) -> list[Condition]:
+        """The conditions of which that is the last symbol."""
+        return [c for c in self.conditions if self._last_symbol(c) == symbol]
+
     def first_failure(self, values: Sequence[int]) -> Condition | None:
         """The first condition that does not hold for these values of the first symbols."""
         for c in self.conditions:

@@ -7,7 +7,8 @@ from typing import Any
 
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.function import Function
-from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
+from tapeline.compiler.staged.stages import is_sized
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ExportError
 
 
 def one_trace(
@@ -19,7 +20,26 @@ def one_trace(
     ------
     ArgumentTypeError, ArgumentError
         If this is no function, or no signature, or nothing says which trace.
+    ExportError
+        If sizes in the trace depend on values.
     """
+    found = _one_trace(what, function, signature)
+    graph = found.graph
+    for node, op in enumerate(graph.ops):
+        if is_sized(op):
+            place = graph.locations[node]
+            where = "" if place is None else f" at {place.filename}:{place.line}"
+            raise ExportError(
+                f"{what}: in {found.name}, the size of what {op.name}{where} gives depends on "
+                "values, and exported code must know all sizes beforehand; keep the size, as with "
+                "tl.where(mask, x, 0), or tl.export.save the function"
+            )
+    return found
+
+
+def _one_trace(
+    what: str, function: Function[..., Any], signature: Sequence[Any] | dict[str, Any] | None
+) -> ConcreteFunction:
     if not isinstance(function, Function):
         raise ArgumentTypeError(
             f"{what}: expected a function made by tl.function, got {type(function).__name__}"

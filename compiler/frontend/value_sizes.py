@@ -15,6 +15,7 @@ import numpy as np
 
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.location import user_location
+from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
 from tapeline.runtime.dims import Dim, present_value
 from tapeline.runtime.errors import SymbolicTensorError
@@ -65,20 +66,28 @@ def _refusal(graph: CapturingGraph, op: Op) -> str:
 
 def _present_size(graph: CapturingGraph, op: Op, nodes: Sequence[int], attrs: Attrs) -> int | None:
     """What the size is in the call that is traced; None where that cannot be told."""
+    try:
+        with np.errstate(all="ignore"):
+            values = _present_values(graph, nodes)
+            if values is None:
+                return None
+            found = op.kernel(*values, *attrs, None)
+    except Exception:  # the call itself will meet it, and say it better
+        return None
+    return int((found[0] if isinstance(found, tuple) else found).shape[-1])
+
+
+def _present_values(graph: CapturingGraph, nodes: Sequence[int]) -> list[Any] | None:
+    """The values of nodes in the call that is traced; None where one of them cannot be told."""
     needed = _ancestors(graph, nodes)
     if needed is None:
         return None
     values: dict[int, Any] = {}
-    try:
-        with np.errstate(all="ignore"):
-            for node in needed:
-                values[node] = _present(graph, node, values)
-                if values[node] is None:
-                    return None
-            found = op.kernel(*[values[node] for node in nodes], *attrs, None)
-    except Exception:  # the call itself will meet it, and say it better
-        return None
-    return int((found[0] if isinstance(found, tuple) else found).shape[-1])
+    for node in needed:
+        values[node] = _present(graph, node, values)
+        if values[node] is None:
+            return None
+    return [values[node] for node in nodes]
 
 
 def _ancestors(graph: CapturingGraph, nodes: Sequence[int]) -> list[int] | None:
@@ -129,6 +138,10 @@ def _input_value(graph: CapturingGraph, node: int) -> Any:
             value = resource.variable._value
     value = value._value if type(value) is Tensor else value
     spec = graph.spec(node)
+    if type(value) is Symbol:  # of a trace around
+        around = value.graph
+        found = _present_values(around, [value.id]) if around.is_open else None
+        return None if found is None else found[0]
     if not isinstance(value, np.ndarray):
         return None
     return value.astype(spec.dtype, copy=False)

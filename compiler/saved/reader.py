@@ -28,6 +28,7 @@ from tapeline.compiler.open_function import OpenFunction
 from tapeline.compiler.saved.archive import ArchiveReader, Array
 from tapeline.compiler.saved.structures import read_structure
 from tapeline.compiler.saved.writer import FORMAT, VERSION
+from tapeline.compiler.staged.stages import check_tellers
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError, GraphError, SavedFileError, TapelineError
 from tapeline.runtime.op import Op
@@ -163,8 +164,8 @@ def _trace(
     positions = document.get("numbers", [])
     n_inputs = n_tensors + len(positions)
     inputs = [graph.spec(node) for node in graph.placeholders[:n_inputs]]
-    sizes = sizes_of(graph) or (Sizes(()) if positions else None)
-    places = _places(document.get("places", []), inputs, sizes)
+    sizes = graph.sizes = sizes_of(graph) or (Sizes(()) if positions else None)
+    places = _places(document.get("places", []), inputs, graph)
     shapes = [_known_shape(spec, sizes) for spec in inputs]
     stand_ins = [
         wrap(np.broadcast_to(np.zeros((), spec.dtype), shape))
@@ -191,7 +192,7 @@ def _trace(
     results, leaves = _results(document["results"], fetch, sizes)
     if any(not 0 <= k < n_results for k, _ in leaves if k is not None):
         raise GraphError("a result is no output of the graph")
-    kind = ConcreteFunction if sizes is None else OpenFunction
+    kind = OpenFunction if places or positions else ConcreteFunction
     concrete = kind.rebuild(graph, inputs, results, leaves, cells)
     concrete.given = *_arguments(document, stand_ins, _SHOWN), tuple(stand_ins)
     if list(map(id, concrete.assigned_variables)) != list(map(id, assigned)):
@@ -246,12 +247,14 @@ def _known_shape(spec: TensorSpec, sizes: Sizes | None) -> Shape:
     return tuple([sizes.evaluate(size, sizes.values) for size in spec.shape])
 
 
-def _places(document: Any, inputs: Sequence[TensorSpec], sizes: Sizes | None) -> Places:
-    """Where the open sizes stand among the shapes of the arguments."""
+def _places(document: Any, inputs: Sequence[TensorSpec], graph: CapturingGraph) -> Places:
+    """Where the open sizes stand among the shapes of the arguments; values tell the others."""
+    sizes = graph.sizes
     if sizes is None:
         return ()
     groups: Places = tuple(tuple((number, axis) for number, axis in group) for group in document)
-    for symbol, group in zip(sizes.symbols, groups, strict=True):
+    check_tellers(graph, len(groups))
+    for symbol, group in zip(sizes.symbols, groups, strict=False):
         for number, axis in group:
             shape = _pick(inputs, number).shape
             if not 0 <= axis < len(shape) or shape[axis] is not symbol:

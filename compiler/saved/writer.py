@@ -105,7 +105,7 @@ def _open_parts(concrete: ConcreteFunction) -> Document:
     """Where the open sizes of the graph stand among the shapes of the arguments, and which of the
     numbers are inputs."""
     if not isinstance(concrete, OpenFunction):
-        return {}
+        return {} if concrete.graph_sizes is None else {"places": []}  # values tell the sizes
     found: Document = {"places": [[list(place) for place in group] for group in concrete.places]}
     if concrete.open_numbers:
         found["numbers"] = list(concrete.open_numbers)

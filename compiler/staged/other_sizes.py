@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tapeline.runtime.dims import present_value
+
 if TYPE_CHECKING:
     from tapeline.compiler.ir.graph import Graph
     from tapeline.runtime.tensor import Tensor
@@ -21,8 +23,8 @@ class OtherSizes(Exception):
         Nodes before this one are done.
     stage : int
         The number of the stage that would be next.
-    sizes : tuple of int
-        The sizes so far.
+    sizes : tuple
+        The sizes so far: ints, or those of the trace that is under way.
     values : dict
         What was computed, by node.
     condition : str
@@ -30,7 +32,7 @@ class OtherSizes(Exception):
     """
 
     def __init__(
-        self, graph: Graph, end: int, stage: int, sizes: tuple[int, ...],
+        self, graph: Graph, end: int, stage: int, sizes: tuple[Any, ...],
         values: dict[int, Tensor], condition: str,
     ) -> None:  # fmt: skip
         told = ", ".join(f"n{k} = {size}" for k, size in enumerate(sizes))
@@ -41,6 +43,11 @@ class OtherSizes(Exception):
         self.sizes = sizes
         self.values = values
         self.condition = condition
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The sizes as numbers."""
+        return tuple(map(present_value, self.sizes))
 
     def __reduce__(self) -> Any:
         raise TypeError("a call under way cannot be pickled")

@@ -18,14 +18,22 @@ import numpy as np
 
 from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.specialize import Specializer
 from tapeline.compiler.ir.control_ops import is_loop
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.compiler.staged.other_sizes import OtherSizes
 from tapeline.compiler.staged.script import Script, script_of
-from tapeline.compiler.staged.stages import Stage, Teller, begin_alike, cut, is_sized
-from tapeline.runtime.dims import Dim
+from tapeline.compiler.staged.stages import (
+    Stage,
+    Teller,
+    begin_alike,
+    cut,
+    has_value_sizes,
+    is_sized,
+)
+from tapeline.runtime.dims import COMPARE, Dim
 from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.op import Op
 from tapeline.runtime.sizes import Sizes
@@ -91,12 +99,12 @@ class StagedGraph:
         OtherSizes
             If the sizes on the way do not fit the trace.
         """
-        if STATE.handler is not None:
-            return self._inlined(inputs)
-        values = dict(self._constants)
+        values: dict[int, Any] = dict(self._constants)
         if other is not None:
             values |= {node: value for node, value in other.values.items() if node < other.end}
         values.update(zip(self.graph.placeholders, inputs, strict=True))
+        if STATE.handler is not None:
+            return self._inlined(values, other)
         if other is None:
             return self._run(values, 0, ())
         return self._run(values, other.stage, other.sizes)
@@ -127,38 +135,59 @@ class StagedGraph:
     def goes_on(self, other: OtherSizes) -> bool:
         """Whether it can go on where a call of another trace stopped."""
         stages = self.stages[: other.stage]
-        if len(stages) < other.stage or not self.sizes.hold(other.sizes):
+        if len(stages) < other.stage or not self.sizes.hold(other.present):
             return False
         teller = stages[-1].stage.teller
         is_like = teller is not None and teller.end == other.end
         return is_like and begin_alike(self.graph, other.graph, other.end)
 
-    def _inlined(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def _inlined(self, values: dict[int, Any], other: OtherSizes | None) -> tuple[Tensor, ...]:
         """The outputs in a trace around: the ops become part of it."""
         graph = self.graph
-        values: list[Any] = [None] * len(graph)
-        given = dict(zip(graph.placeholders, inputs, strict=True))
-        known: list[Any] = []
+        known: list[Any] = [] if other is None else list(other.sizes)
         ops: dict[Op, Op] = {}
-        for node, op in enumerate(graph.ops):
+        for node in range(0 if other is None else other.end, len(graph)):
+            op, attrs = graph.ops[node], graph.attrs[node]
             arguments = [values[k] for k in graph.inputs[node]]
             if op is PLACEHOLDER:
-                values[node] = given[node]
-            elif op is CONSTANT:
-                values[node] = self._constants[node]
+                continue
+            if op is CONSTANT:
+                values[node] = _constant(self._constants[node])
             elif op is PICK:
-                values[node] = arguments[0][graph.attrs[node][0]]
+                values[node] = arguments[0][attrs[0]]
             elif is_sized(op):
-                *attrs, _ = graph.attrs[node]
-                made = bind_sized(op, arguments, None, tuple(attrs))
-                known.append((made if type(made) is Tensor else made[0]).shape[-1])
+                made = bind_sized(op, arguments, None, tuple(attrs[:-1]))
                 values[node] = made
+                known.append((made if type(made) is Tensor else made[0]).shape[-1])
             else:
                 filler = Specializer(self.sizes, known, call_op)
                 if op not in ops:
                     ops[op] = filler.op(op)
-                values[node] = bind(ops[op], arguments, filler.fill(graph.attrs[node]))
+                values[node] = bind(ops[op], arguments, filler.fill(attrs))
+            if known and self.stages[len(known) - 1].ends_at(node):
+                self._ask_again(known, values)
         return tuple([values[node] for node in graph.outputs])
+
+    def _ask_again(self, known: Sequence[Any], values: dict[int, Any]) -> None:
+        """Asks the trace around what this one asked of the size that was told last."""
+        for condition in self.sizes.conditions_on(len(known) - 1):
+            left, right = (
+                self.sizes.evaluate(size, known) for size in (condition.left, condition.right)
+            )
+            if bool(COMPARE[condition.relation](left, right)) is not condition.holds:
+                teller = self.stages[len(known) - 1].stage.teller
+                assert teller is not None
+                raise OtherSizes(
+                    self.graph, teller.end, len(known), tuple(known), values, str(condition)
+                )
+
+
+def _constant(tensor: Tensor) -> Tensor:
+    """A constant, as one of the trace under way."""
+    handler = STATE.handler
+    if isinstance(handler, CapturingGraph):
+        return handler.tensor(handler.add_constant(tensor._value, handler.location))
+    return tensor
 
 
 def _tell(teller: Teller, values: dict[int, Tensor]) -> int:
@@ -190,6 +219,11 @@ class _StageCode:
         results = set(owner.graph.outputs)
         self._results = [k for k, node in enumerate(stage.outputs) if node in results]
 
+    def ends_at(self, node: int) -> bool:
+        """Whether the node is the last one of the stage, with what tells the next size."""
+        teller = self.stage.teller
+        return teller is not None and teller.end == node + 1
+
     def run(self, inputs: Sequence[Tensor], sizes: tuple[int, ...]) -> Sequence[Tensor]:
         """The outputs for these sizes."""
         if self.is_empty:
@@ -200,11 +234,11 @@ class _StageCode:
             return case(inputs)
         if self.is_heavy or not self.symbols or self._spent.get(key, 0.0) > _WORTH_PLANNING:
             return self.case(key, sizes)(inputs)
-        start = time.perf_counter()
+        start = time.thread_time()
         outputs = self._run_script(inputs, sizes)
         if len(self._spent) >= _REMEMBERED:
             self._spent.clear()
-        self._spent[key] = self._spent.get(key, 0.0) + time.perf_counter() - start
+        self._spent[key] = self._spent.get(key, 0.0) + time.thread_time() - start
         return outputs
 
     def case(self, key: tuple[int, ...], sizes: Sequence[int]) -> DifferentiableGraph:
@@ -276,6 +310,6 @@ def callable_graph(
     graph: Graph, sizes: Sizes | None, manner: Manner, max_bytes: int | None = None
 ) -> DifferentiableGraph | StagedGraph:
     """What calls the graph: in stages where sizes depend on values."""
-    if sizes is not None and any(map(is_sized, dict.fromkeys(graph.ops))):
+    if sizes is not None and has_value_sizes(graph):
         return StagedGraph(graph, sizes, manner, max_bytes)
     return DifferentiableGraph(graph, manner, max_bytes)

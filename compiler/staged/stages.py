@@ -13,8 +13,9 @@ from typing import Any
 from tapeline.compiler.frontend.specialize import has_open_sizes
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
+from tapeline.compiler.ir.text import sizes_of
 from tapeline.compiler.passes.dce import live_nodes
-from tapeline.runtime.dims import Dim
+from tapeline.runtime.errors import GraphError
 from tapeline.runtime.op import Attrs, Op, Trait
 
 
@@ -28,7 +29,6 @@ class Teller:
     inputs: tuple[int, ...]
     results: tuple[int | None, ...]
     """The nodes that stand for its results; None where nobody needs one."""
-    symbol: int
     end: int
     """The first node after it and its results."""
 
@@ -61,18 +61,32 @@ def is_sized(op: Op) -> bool:
     return op.has(Trait.SIZED)
 
 
-def symbol_of(size: object) -> int | None:
-    """The number of the symbol that a size is; None for any other size."""
-    if type(size) is Dim:
-        for number, symbol in enumerate(size.sizes.symbols):
-            if symbol is size:
-                return number
-    return None
-
-
 def has_value_sizes(graph: Graph) -> bool:
     """Whether a size in the graph depends on values."""
     return any(map(is_sized, dict.fromkeys(graph.ops)))
+
+
+def check_tellers(graph: Graph, n_given: int) -> None:
+    """Checks a graph that comes from elsewhere: that its ops tell one symbol after the other, once
+    those of the arguments are given.
+
+    Raises
+    ------
+    GraphError
+        If they do not.
+    """
+    told = [graph.attrs[node][-1] for node, op in enumerate(graph.ops) if is_sized(op)]
+    sizes = sizes_of(graph)
+    symbols = () if sizes is None else sizes.symbols[n_given:]
+    if len(told) != len(symbols) or any(a is not b for a, b in zip(told, symbols, strict=True)):
+        raise GraphError(
+            f"{graph.name}: its ops must tell the sizes {symbols} in order, not {told}"
+        )
+    inner = [graph for op in dict.fromkeys(graph.ops) for graph in op.subgraphs]
+    for one in inner:
+        if has_value_sizes(one):
+            raise GraphError(f"{one.name}: a part of a graph cannot tell sizes")
+        inner += [graph for op in dict.fromkeys(one.ops) for graph in op.subgraphs]
 
 
 def cut(graph: Graph) -> list[Stage]:
@@ -163,15 +177,13 @@ def _tellers(graph: Graph) -> list[Teller]:
     found = []
     for node, op in enumerate(graph.ops):
         if is_sized(op):
-            *attrs, size = graph.attrs[node]
-            symbol = symbol_of(size)
-            assert symbol is not None, "a trace gives such an op a symbol"
+            *attrs, _ = graph.attrs[node]
             spec = graph.specs[node]
             results: tuple[int | None, ...] = (node,)
             if isinstance(spec, tuple):
                 results = tuple(picks.get((node, k)) for k in range(len(spec)))
             end = max(n for n in (node, *results) if n is not None) + 1
-            found.append(Teller(op, tuple(attrs), graph.inputs[node], results, symbol, end))
+            found.append(Teller(op, tuple(attrs), graph.inputs[node], results, end))
     return found
 
 

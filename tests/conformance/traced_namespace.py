@@ -1,7 +1,6 @@
 """The namespace of Tapeline with every function traced and compiled, to run test suites on.
 
-A suite takes `xp` where it would take `tapeline`. Functions whose results have shapes that depend
-on values stay eager: they cannot be traced.
+A suite takes `xp` where it would take `tapeline`.
 """
 
 from __future__ import annotations
@@ -13,17 +12,12 @@ from typing import Any
 
 import tapeline as tl
 
-EAGER = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
-"""What cannot be traced."""
-
 
 def traced(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, each call of which is traced and compiled."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if function is tl.repeat and isinstance(args[1], tl.Tensor):
-            args = (args[0], args[1].tolist())  # as a tensor it would decide on the shape
         return tl.function(function)(*args, **kwargs)
 
     return call
@@ -36,7 +30,7 @@ def namespace_of(module: types.ModuleType) -> types.ModuleType:
         if isinstance(value, types.FunctionType) and value.__module__.startswith(
             "tapeline.runtime.ops"
         ):
-            value = value if name in EAGER else traced(value)
+            value = traced(value)
         setattr(made, name, value)
     return made
 

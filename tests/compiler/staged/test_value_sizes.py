@@ -3,19 +3,30 @@ trace for all sizes that their code does not tell apart."""
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tapeline as tl
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.parse import parse_graph
+from tapeline.compiler.staged.stages import check_tellers
 from tapeline.runtime.errors import (
+    ExportError,
+    GraphError,
     IndexOutOfRangeError,
     ShapeError,
     SymbolicTensorError,
+    ValueSizeError,
 )
+from tapeline.runtime.op import get_op
+from tapeline.runtime.sizes import Sizes
 
 X = [
     np.array([0.9, 0.1, 0.6, 0.4, 0.7, 0.2]),
@@ -363,6 +374,79 @@ def test_the_gradient_of_what_a_compiled_size_runs() -> None:
     for _ in range(12):
         np.testing.assert_allclose(tl.grad(compiled)(x).numpy(), want, rtol=1e-14)
     assert compiled.concrete_functions[0].staged.stages[1].cases
+
+
+# --- graphs and files ------------------------------------------------------------------------
+
+
+def asking(x: tl.Tensor) -> Any:
+    y = x[x > 0.5]
+    doubled = y * 2 if y.shape[0] > 2 else y * 3
+    return doubled, tl.unique_values(tl.round(y * 4)), {"count": y.shape[0] + 1}
+
+
+SIGNATURES = [None, [tl.TensorSpec([None], tl.float64)]]
+
+
+@pytest.mark.parametrize("signature", SIGNATURES, ids=["closed", "open"])
+def test_graphs_are_read_back(signature: Any) -> None:
+    compiled = tl.function(asking, input_signature=signature)
+    compiled(tl.asarray(X[0]))
+    graph = compiled.concrete_functions[0].graph
+    assert str(Graph.from_json(graph.to_json())) == str(graph)
+    without_lines = [line.split("#")[0].rstrip() for line in str(graph).splitlines()]
+    assert [line.rstrip() for line in str(parse_graph(str(graph))).splitlines()] == without_lines
+
+
+@pytest.mark.parametrize("signature", SIGNATURES, ids=["closed", "open"])
+def test_functions_are_pickled_and_saved(signature: Any, tmp_path: Path) -> None:
+    compiled = tl.function(asking, input_signature=signature)
+    want = [compiled(tl.asarray(x)) for x in X]
+    tl.export.save(compiled, tmp_path / "f.tl")
+    for loaded in (
+        pickle.loads(pickle.dumps(compiled)), tl.load(tmp_path / "f.tl"), copy.deepcopy(compiled)
+    ):  # fmt: skip
+        found = [loaded(tl.asarray(x)) for x in X]
+        assert_same(found, want)
+        assert all(type(counts["count"]) is int for _, _, counts in found)
+        assert_same(tl.function(lambda x, f=loaded: f(x))(tl.asarray(X[0])), want[0])
+
+
+def test_a_file_without_a_trace_for_the_sizes_says_so() -> None:
+    compiled = tl.function(asking)
+    compiled(tl.asarray(X[0]))
+    loaded = pickle.loads(pickle.dumps(compiled))
+    with pytest.raises(ValueError, match="was not saved for such arguments"):
+        loaded(tl.asarray(X[1]))
+
+
+def test_a_document_whose_ops_tell_other_sizes_is_refused() -> None:
+    sizes = Sizes([4])
+    graph = Graph("f")
+    x = graph.add_placeholder(tl.TensorSpec([6], tl.bool))
+    graph.outputs = [graph.add(get_op("nonzero"), [x], (sizes.symbols[0],))]
+    check_tellers(graph, 0)
+    with pytest.raises(GraphError, match="must tell the sizes"):
+        check_tellers(graph, 1)
+
+
+def test_stages_can_be_looked_at() -> None:
+    compiled = tl.function(lambda x: tl.sum(tl.exp(x[x > 0.5])))
+    compiled(tl.asarray(X[0]))
+    (concrete,) = compiled.concrete_functions
+    with pytest.raises(ValueSizeError, match=r"look at its stages"):
+        concrete.kernels()
+    first, last = concrete.stages
+    assert "greater" in str(first.kernels())
+    assert "exp" in last.llvm_ir()
+    assert last.inputs[0].shape == (1, 3)
+    assert first.stages == (first,)
+
+
+def test_exports_name_the_line(tmp_path: Path) -> None:
+    compiled = tl.function(lambda x: x[x > 0.5])
+    with pytest.raises(ExportError, match=r"aot: in .* nonzero at .*test_value_sizes.py:\d+ gives"):
+        tl.export.aot(compiled, tmp_path, [tl.TensorSpec([6], tl.float64)])
 
 
 # --- where it cannot be ----------------------------------------------------------------------
