@@ -26,6 +26,15 @@ HERE = Path(__file__).parent
 PICTURE = Path("hot_loops.svg")
 KINDS = ("Python", "NumPy", "Numba", "Tapeline")
 COLORS = {"Python": "#b0b0b0", "NumPy": "#7aa6c2", "Numba": "#8a79b0", "Tapeline": "#d9752b"}
+TITLES = {
+    "gauss_seidel": "Gauss-Seidel",
+    "hmm_forward": "HMM, forward",
+    "lstm": "LSTM",
+    "n_body": "n-body",
+    "smith_waterman": "Smith-Waterman",
+}
+LEFT, TOP, WIDTH, BAR, GAP = 170, 86, 520, 13, 14
+"""Of the chart, in pixels."""
 ROUNDS, PATIENCE = 7, 1.0
 
 Times = dict[str, float]
@@ -130,37 +139,67 @@ def bars(found: dict[str, Times], width: int = 48) -> Iterable[str]:
                 yield f"{label:22} {kind:9}{'#' * round(length * width)}"
 
 
+def title_of(name: str) -> str:
+    """What a program is called in the chart."""
+    return TITLES.get(name, name.replace("_", " ").capitalize())
+
+
+def axis(longest: float, bottom: int) -> Iterable[str]:
+    """The lines of the powers of ten, as far as they go."""
+    for power in range(math.floor(longest) + 1):
+        x = LEFT + WIDTH * power / longest
+        yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 14}" y2="{bottom}" stroke="#e2e2e2"/>'
+        yield (
+            f'<text x="{x:.1f}" y="{TOP - 20}" text-anchor="middle" fill="#777">'
+            f"{10**power:,}x</text>"
+        )
+
+
+def legend() -> Iterable[str]:
+    """Which colour is what."""
+    for number, kind in enumerate(KINDS[1:]):
+        x = LEFT + 84 * number
+        yield f'<rect x="{x}" y="33" width="10" height="10" rx="2" fill="{COLORS[kind]}"/>'
+        yield f'<text x="{x + 16}" y="42">{kind}</text>'
+
+
+def group(name: str, times: Times, longest: float, y: int) -> Iterable[str]:
+    """The bars of one program, each with its time at its end."""
+    measured = {k: v for k, v in lengths(times, longest).items() if k != "Python"}
+    middle = y + BAR * len(measured) / 2
+    title = escape(title_of(name))
+    yield (
+        f'<text x="{LEFT - 10}" y="{middle - 1:.1f}" text-anchor="end">{title}'
+        f'<tspan x="{LEFT - 10}" dy="13" font-size="10" fill="#888">Python {shown(times["Python"])}'
+        "</tspan></text>"
+    )
+    for number, (kind, length) in enumerate(measured.items()):
+        top, end = y + BAR * number, max(length * WIDTH, 2)
+        yield (
+            f'<rect x="{LEFT}" y="{top}" width="{end:.1f}" height="{BAR - 2}" rx="1.5" '
+            f'fill="{COLORS[kind]}"/>'
+        )
+        yield (
+            f'<text x="{LEFT + end + 5:.1f}" y="{top + BAR - 4}" font-size="10" fill="#555" '
+            f'stroke="white" stroke-width="3" paint-order="stroke">{shown(times[kind])}</text>'
+        )
+
+
 def drawing(found: dict[str, Times]) -> str:
     """The chart as SVG."""
-    bar, gap, left, width = 11, 16, 170, 520
     longest = longest_of(found)
-    parts, y = [], 40
-    for power in range(math.floor(longest) + 1):
-        x = left + width * power / longest
-        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="30" y2="BOTTOM" stroke="#ddd"/>')
-        parts.append(f'<text x="{x:.1f}" y="24" text-anchor="middle">{10**power:,}x</text>')
+    parts, y = [], TOP
     for name, times in found.items():
-        measured = {k: v for k, v in lengths(times, longest).items() if k != "Python"}
-        middle = y + bar * len(measured) / 2 + 4
-        label = escape(name.replace("_", " "))
-        parts.append(f'<text x="{left - 8}" y="{middle:.1f}" text-anchor="end">{label}</text>')
-        for kind, length in measured.items():
-            parts.append(
-                f'<rect x="{left}" y="{y}" width="{max(length * width, 1):.1f}" '
-                f'height="{bar - 1}" fill="{COLORS[kind]}"><title>{label}, {kind}: '
-                f"{shown(times[kind])}</title></rect>"
-            )
-            y += bar
-        y += gap
-    for number, kind in enumerate(KINDS[1:]):
-        x = left + 110 * number
-        parts.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{COLORS[kind]}"/>')
-        parts.append(f'<text x="{x + 16}" y="{y + 9}">{kind}</text>')
-    body = "\n".join(parts).replace("BOTTOM", str(y - gap))
+        parts += group(name, times, longest, y)
+        y += BAR * max(len(times) - 1, 2) + GAP
+    parts = [*axis(longest, y - GAP + 4), *legend(), *parts]
+    body = "\n".join(parts)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 40}" height="{y + 24}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 80}" height="{y}" '
         f'font-family="sans-serif" font-size="12" fill="#333">\n<rect width="100%" height="100%" '
-        f'fill="white"/>\n{body}\n</svg>\n'
+        f'fill="white"/>\n<text x="{LEFT}" y="20" font-size="14" font-weight="bold">'
+        "How much faster than plain Python, one thread, logarithmic</text>\n"
+        f"{body}\n</svg>\n"
     )
 
 
