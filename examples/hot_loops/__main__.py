@@ -177,7 +177,7 @@ def group(name: str, times: Times, longest: float, y: int) -> Iterable[str]:
         top, end = y + BAR * number, max(length * WIDTH, 2)
         yield (
             f'<rect x="{LEFT}" y="{top}" width="{end:.1f}" height="{BAR - 2}" rx="1.5" '
-            f'fill="{COLORS[kind]}"/>'
+            f'fill="{COLORS[kind]}"><title>{title}, {kind}: {shown(times[kind])}</title></rect>'
         )
         yield (
             f'<text x="{LEFT + end + 5:.1f}" y="{top + BAR - 4}" font-size="10" fill="#555" '
@@ -188,7 +188,8 @@ def group(name: str, times: Times, longest: float, y: int) -> Iterable[str]:
 def drawing(found: dict[str, Times]) -> str:
     """The chart as SVG."""
     longest = longest_of(found)
-    parts, y = [], TOP
+    parts: list[str] = []
+    y = TOP
     for name, times in found.items():
         parts += group(name, times, longest, y)
         y += BAR * max(len(times) - 1, 2) + GAP
