@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,10 +59,20 @@ def test_snippets_run_and_print_what_the_page_says(
             shown += f"\n```text\n{printed.getvalue()}```\n"
         position = block.end()
     shown += text[position:]
+    if name == "inspection.md":
+        check_picture(DOCS / "pictures" / "graph.svg", scope["graph"])
     if os.environ.get("UPDATE_DOCUMENTS"):
         page.write_text(shown)
     else:
         assert shown == text
+
+
+def check_picture(path: Path, graph: Any) -> None:
+    """The picture on the page is that of the graph on the page."""
+    if os.environ.get("UPDATE_DOCUMENTS"):
+        path.write_text(graph.to_svg())
+    else:
+        assert path.read_text() == graph.to_svg()
 
 
 def test_all_pages_are_in_the_site() -> None:

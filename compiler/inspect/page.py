@@ -136,7 +136,7 @@ class PageBuilder:
             writer.update(dict.fromkeys(written, number))
             for node in record["n"]:
                 self.graphs[of]["nodes"][node]["k"] = number
-        about = f"{len(nodes)}, {bytes_text(module.arena.nbytes)} in between"
+        about = f"{len(nodes)}; {bytes_text(module.arena.nbytes)} of memory in between"
         self.graphs.append(
             {"name": title, "title": title, "about": about, "nodes": nodes, "kernels": 1, "of": of}
         )

@@ -18,6 +18,7 @@ class Panel {
     this.camera = { x: 0, y: 0, scale: 1 };
     this.listen();
     this.graphIndex = graphIndex;
+    this.box.classList.toggle("narrow", Boolean(this.graph.kernels));
   }
 
   get graph() { return data.graphs[this.graphIndex]; }
@@ -38,7 +39,7 @@ class Panel {
     const graph = this.graph, { width, height } = this.canvas.getBoundingClientRect();
     this.back.hidden = !this.stack.length;
     this.name.textContent = graph.title;
-    this.about.textContent = graph.about;
+    this.about.textContent = this.about.title = graph.about;
     this.blocks = blocksOf(graph, graph.kernels ? "none" : this.by, this.open);
     const aspect = width > 10 ? width / Math.max(height, 100) : 0.8;
     this.layout = layOut(this.blocks, aspect);
