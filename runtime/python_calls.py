@@ -117,23 +117,45 @@ class PythonCall:
                     recorded = self._record([wrap(np.array(array)) for array in given])
                 tape, tensors, outputs = recorded
                 gradients = tape.gradient(outputs, tensors, cts)
+        return tuple(map(np.asarray, self._slopes(given, gradients)))
+
+    def _slopes(self, given: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
+        """The gradients of the inputs that have one, with zeros for None."""
         if len(gradients) != len(given):
             raise ArgumentTypeError(
                 f"py_function: the gradient of {self.name} gave {len(gradients)} values for "
                 f"{len(given)} inputs"
             )
-        return tuple(
-            np.zeros(array.shape, array.dtype) if gradient is None else np.asarray(gradient)
-            for array, gradient in zip(given, gradients, strict=True)
-            if array.dtype.kind in "fc"
-        )
+        return [
+            wrap(np.zeros(x.shape, x.dtype)) if gradient is None else gradient
+            for x, gradient in zip(given, gradients, strict=True)
+            if x.dtype.kind in "fc"
+        ]
+
+    def derivative(self, given: Sequence[TensorSpec]) -> PythonCall:
+        """What `differentiate` gives, as a Python function of cotangents and inputs that can be
+        differentiated itself; it runs this one again, unless its gradient was stated."""
+        n_outputs = len(self.specs)
+
+        def slopes(*values: Tensor) -> list[Any]:
+            cts, inputs = values[:n_outputs], values[n_outputs:]
+            if self.gradient is not None:
+                found = self.gradient(*cts, *inputs)
+                gradients = list(found) if isinstance(found, tuple | list) else [found]
+            else:
+                tape, tensors, outputs = self._record(list(inputs))
+                gradients = tape.gradient(outputs, tensors, list(cts))
+            return self._slopes(inputs, gradients)
+
+        slopes.__name__ = f"gradient of {self.name}"
+        return PythonCall(slopes, [spec for spec in given if spec.dtype.kind in "fc"], None)
 
 
 def _make_op(call: PythonCall, inputs: Sequence[Tensor]) -> Op:
     specs = (*call.specs, spec_of((), _INT64))
     n_inputs, n_outputs = len(inputs), len(call.specs)
     kinds = [tensor.dtype.kind for tensor in inputs]
-    slopes = _gradient_op(call, [x for x in inputs if x.dtype.kind in "fc"])
+    slopes = _gradient_op(call, [spec_of(x.shape, x.dtype) for x in inputs])
 
     def joint_vjp(cts: Sequence[Any], attrs: Attrs, needed: Any, *saved: Any) -> tuple[Any, ...]:
         call.is_differentiated = True
@@ -156,15 +178,33 @@ def _make_op(call: PythonCall, inputs: Sequence[Tensor]) -> Op:
     )
 
 
-def _gradient_op(call: PythonCall, inputs: Sequence[Tensor]) -> Op:
-    specs = tuple(spec_of(x.shape, x.dtype) for x in inputs)
+def _gradient_op(call: PythonCall, given: Sequence[TensorSpec]) -> Op:
+    """The op from cotangents, the token and the inputs to gradients of the inputs. Its own gradient
+    is an op of this kind."""
+    n_outputs = len(call.specs)
+    specs = tuple(spec for spec in given if spec.dtype.kind in "fc")
+    n_inputs = n_outputs + 1 + len(given)
+
+    def joint_vjp(cts: Sequence[Any], attrs: Attrs, needed: Any, *saved: Any) -> tuple[Any, ...]:
+        again = call.derivative(given)
+        op = _gradient_op(again, [*call.specs, *given])
+        token = saved[n_outputs]
+        values = [*saved[:n_outputs], *saved[n_outputs + 1 :]]
+        found = iter(bind(op, [*cts, token, *values], (again,)))
+        slopes = [
+            next(found) if spec.dtype.kind in "fc" else None for spec in (*call.specs, *given)
+        ]
+        return (*slopes[:n_outputs], None, *slopes[n_outputs:])
+
     return define_op(
         f"py_function_gradient:{call.name}",
         kernel=lambda *values: values[-1].differentiate(*values[:-1]),
         infer=lambda *_: specs,
-        n_inputs=None,
+        n_inputs=n_inputs,
         n_outputs=len(specs),
         attr_names=("call",),
+        joint_vjp=joint_vjp,
+        saves=tuple(range(n_inputs)),
         traits=Trait.NO_RECOMPUTE,
         kinds="biufc",
         register=False,
@@ -192,7 +232,8 @@ def py_function(
         What it gives; a dtype stands for one number. None for nothing.
     gradient : callable, optional
         From the cotangents of the results, followed by the inputs, to the gradients of the inputs.
-        By default the ops that the function uses on its tensors are recorded and differentiated.
+        By default the ops that the function uses on its tensors are recorded and differentiated;
+        for derivatives of second and higher order the function runs again.
 
     Returns
     -------

@@ -11,7 +11,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
 from tapeline.compiler.frontend.convert.reads import (
@@ -70,6 +70,8 @@ class Guard:
     @property
     def title(self) -> str:
         """What a person calls the place."""
+        if self.name == "__code__":
+            return f"the code of {self.owner}"
         of = f" of {self.owner}" if self.kind == ATTRIBUTE else ""
         return f"{self.kind} {self.name}{of}"
 
@@ -108,6 +110,8 @@ class Guards:
             holder = guard.holder()
             if type(holder) is CellType:
                 words = _cell_words(holder)
+            elif type(holder) is FunctionType and guard.name == "__code__":
+                words = _code_words(holder)
             elif guard.kind == GLOBAL and type(holder) is dict:
                 words = _dict_words(holder, guard.name)
             else:
@@ -139,7 +143,7 @@ def _as_guards(places: list[Read]) -> list[Guard]:
         holder, name, kind, _, snapshot = places.pop()
         reference = _reference(holder)
         if reference is not None:
-            owner = type(holder).__name__
+            owner = getattr(holder, "__qualname__", type(holder).__name__)
             found.append(Guard(reference, name, kind, snapshot, show(snapshot), owner))
     return found[::-1]
 
@@ -212,6 +216,7 @@ def hold():
 _KNOWN = frozenset({(3, 11), (3, 12), (3, 13)})
 _POINTER = 8
 _CELL_CONTENTS = 16
+_FUNCTION_CODE = 48
 _DICT_KEYS = 32
 _KEYS_KIND = 10
 _KEYS_INDEX_LOG2 = 9
@@ -233,6 +238,13 @@ def _cell_words(cell: CellType) -> list[Word] | None:
     address = id(cell) + _CELL_CONTENTS
     value = cell.cell_contents
     return [Word(address, value, True, cell)] if _word(address) == id(value) else None
+
+
+def _code_words(function: FunctionType) -> list[Word] | None:
+    if sys.version_info[:2] not in _KNOWN:
+        return None
+    address, code = id(function) + _FUNCTION_CODE, function.__code__
+    return [Word(address, code, True, function)] if _word(address) == id(code) else None
 
 
 def _dict_words(table: dict[str, Any], name: str) -> list[Word] | None:

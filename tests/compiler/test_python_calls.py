@@ -91,6 +91,41 @@ def test_a_stated_gradient_wins(compiled: bool) -> None:
     np.testing.assert_array_equal(tape.gradient(y, x).numpy(), [100.0, 200.0])
 
 
+@pytest.mark.parametrize("stated", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_python_is_differentiated_to_any_order(compiled: bool, stated: bool) -> None:
+    def product(x: Any, count: Any, y: Any) -> Any:
+        return x**3 * y * int(count), y
+
+    def slopes(ct: Any, _: Any, x: Any, count: Any, y: Any) -> Any:
+        return ct * 3 * x**2 * y * int(count), None, ct * x**3 * int(count)
+
+    def f(x: Any, y: Any) -> Any:
+        spec = tl.TensorSpec([3])
+        gradient = slopes if stated else None
+        inputs = [x, tl.asarray(2), y]
+        return tl.sum(tl.py_function(product, inputs, (spec, spec), gradient)[0])
+
+    x, y = tl.asarray([1.0, 2.0, -3.0]), tl.asarray([0.5, 2.0, 4.0])
+    g: Any = tl.function(f) if compiled else f
+
+    def first(x: Any, y: Any) -> Any:
+        return tl.sum(tl.grad(g)(x, y))
+
+    def second(x: Any, y: Any) -> Any:
+        return tl.sum(tl.grad(first)(x, y))
+
+    if compiled:
+        first, second = tl.function(first), tl.function(second)
+    np.testing.assert_allclose(tl.grad(g)(x, y), 6 * x.numpy() ** 2 * y.numpy())
+    for got, expected in (
+        (tl.grad(first, (0, 1))(x, y), (12 * x.numpy() * y.numpy(), 6 * x.numpy() ** 2)),
+        (tl.grad(second, (0, 1))(x, y), (12 * y.numpy(), 12 * x.numpy())),
+    ):
+        np.testing.assert_allclose(got[0], expected[0])
+        np.testing.assert_allclose(got[1], expected[1])
+
+
 def test_what_python_raises_or_gives_wrongly_reaches_the_caller_and_the_next_call_works() -> None:
     def python(x: Any) -> Any:
         if x[0] < 0:

@@ -172,7 +172,8 @@ class Reads:
                 self.note(scope, name, GLOBAL, value)
 
     def note_function(self, function: FunctionType, names: tuple[str, ...]) -> None:
-        """Takes down the globals and the closure of a function that runs."""
+        """Takes down the globals, the closure and the code of a function that runs; not the code
+        of the first one, which is what is traced."""
         if id(function) in self._functions:
             return
         self._functions.add(id(function))
@@ -185,6 +186,9 @@ class Reads:
             if name.startswith("@") or name == "__class__" or not is_worth_a_guard(value):
                 continue
             cells.append(Read(cell, name, CELL, value, take_snapshot(value)))
+        if self.functions and not is_installed(function.__code__.co_filename):
+            code = function.__code__  # which reloading replaces in place
+            cells.append(Read(function, "__code__", ATTRIBUTE, code, take_snapshot(code)))
         self.functions.append((weakref.ref(function), cells))
 
 
