@@ -3,15 +3,17 @@ runs outside of kernels, and calls that will be traced again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
+from tapeline.compiler.frontend.retraces import TraceRecord
 from tapeline.compiler.inspect.code import source_line
 from tapeline.compiler.inspect.families import HOST, family_of
-from tapeline.compiler.inspect.summary import bytes_text
+from tapeline.compiler.inspect.summary import WIDTH, bytes_text
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
@@ -44,9 +46,12 @@ class Finding:
 
     def __str__(self) -> str:
         where = "" if self.location is None else f"{self.location}: "
-        text = f"{where}{self.kind}: {self.message}"
+        text = textwrap.fill(
+            f"{where}{self.kind}: {self.message}", WIDTH, subsequent_indent="  ",
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
         line = "" if self.location is None else source_line(self.location)
-        return f"{text}\n    {line}" if line else text
+        return f"{text}\n    {line}"[: len(text) + WIDTH + 1] if line else text
 
 
 class Findings(Sequence[Finding]):
@@ -80,18 +85,38 @@ def lint_graph(graph: Graph) -> Iterator[Finding]:
                 yield Finding(kind, message, one.locations[node])
 
 
-def lint_signature(signature: Mapping[str, str], location: Location | None) -> Iterator[Finding]:
-    """The findings among the arguments of a trace."""
-    for name, text in signature.items():
-        try:
-            float(text)
-        except ValueError:
+def lint_numbers(records: Iterable[TraceRecord], location: Location | None) -> Iterator[Finding]:
+    """The findings among the Python numbers that a function was traced for."""
+    values: dict[str, dict[str, None]] = {}
+    inputs: set[str] = set()
+    for record in records:
+        inputs |= set(record.open)
+        for name, text in record.signature.items():
+            if _is_number(text):
+                values.setdefault(name, {})[text] = None
+    for name, texts in values.items():
+        if name in inputs:
             continue
-        message = (
-            f"{name} is the Python number {text}: another value is traced and compiled again; pass "
-            "tl.asarray(value) if it changes from call to call"
-        )
+        if len(texts) < 3:
+            message = (
+                f"{name} is a Python number ({', '.join(texts)}): a second value is traced and "
+                "compiled again, and from the third one on it is an input, unless the code asks "
+                "for its value; tl.asarray(value) is an input from the start"
+            )
+        else:
+            message = (
+                f"{name} was traced for {len(texts)} values, as the code asks for its value; pass "
+                "tl.asarray(value) if it need not"
+            )
         yield Finding("retrace", message, location)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _look_at(graph: Graph, node: int, depends: Sequence[bool]) -> Iterator[tuple[Kind, str]]:

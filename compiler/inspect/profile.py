@@ -76,8 +76,9 @@ class KernelTime:
         if self.kernel.kind == "product":
             return f"{100 * self.flops / machine.flops:.0f}% of arithmetic speed"
         moving = self.bandwidth / machine.bandwidth
-        cached = ", in cache" if self.kernel.nbytes < CACHED_BYTES and moving > 1 else ""
-        return f"{100 * moving:.0f}% of memory speed{cached}"
+        if self.kernel.nbytes < CACHED_BYTES and moving > 1:
+            return f"{moving:.1f}x memory speed (cache)"
+        return f"{100 * moving:.0f}% of memory speed"
 
 
 def _kernel_times(timed: Timing, counted: Words, rate: float) -> list[KernelTime]:

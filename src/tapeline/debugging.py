@@ -218,7 +218,7 @@ def lint(function: Function[..., Any], *args: Any, **kwargs: Any) -> "Findings":
     >>> [finding.kind for finding in tl.debugging.lint(f, tl.TensorSpec([3], "float32"))]
     ['numerics']
     """
-    from tapeline.compiler.inspect.lint import Findings, lint_graph, lint_signature
+    from tapeline.compiler.inspect.lint import Findings, lint_graph, lint_numbers
 
     if not isinstance(function, Function):
         raise ArgumentTypeError(
@@ -227,8 +227,7 @@ def lint(function: Function[..., Any], *args: Any, **kwargs: Any) -> "Findings":
     concrete = function.get_concrete_function(*args, **kwargs)
     code = getattr(function.python_function, "__code__", None)
     location = None if code is None else Location(code, 0)
-    records = [r.signature for r in function.explain()]
-    found = [finding for signature in records for finding in lint_signature(signature, location)]
+    found = lint_numbers(function.explain(), location)
     return Findings(concrete.name, [*lint_graph(concrete.graph), *found])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def test_lint_finds_large_constants() -> None:
 def test_lint_finds_numbers_that_make_traces() -> None:
     found = kinds(lambda x, n: x * n, FLOAT, 3)
     assert [kind for kind, _ in found] == ["retrace"]
-    assert "n is the Python number 3" in found[0][1]
+    assert "n is a Python number (3)" in found[0][1]
 
 
 def test_lint_has_nothing_against_clean_code() -> None:
@@ -68,9 +69,25 @@ def test_findings_print_their_line() -> None:
 
     text = str(tl.debugging.lint(tl.function(norm), FLOAT))
     assert text.startswith("test_lint.py:")
-    assert text.splitlines()[1].strip() == "return tl.sqrt(tl.sum(x * x))"
+    assert text.splitlines()[-1].strip() == "return tl.sqrt(tl.sum(x * x))"
 
 
 def test_lint_takes_compiled_functions_only() -> None:
     with pytest.raises(ArgumentTypeError, match=r"made by tl\.function"):
         tl.debugging.lint(len)  # type: ignore[arg-type]
+
+
+def test_numbers_are_judged_by_what_became_of_them() -> None:
+    @tl.function
+    def scaled(x: tl.Tensor, rate: float, power: int) -> tl.Tensor:
+        return x * rate ** (2 if power > 2 else power)
+
+    x = tl.ones(3)
+    (first, second) = tl.debugging.lint(scaled, x, 0.5, 3)
+    assert "rate is a Python number (0.5)" in first.message
+    assert "power is a Python number (3)" in second.message
+    for k in range(4):
+        scaled(x, 0.5 + k, 3 + k)
+    (left,) = tl.debugging.lint(scaled, x, 9.5, 8)
+    assert re.match(r"power was traced for \d values, as the code asks", left.message)
+    assert max(map(len, str(left).splitlines())) <= 80
