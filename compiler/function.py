@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from tapeline.compiler import examples as _examples  # noqa: F401  # for functions under vmap
 from tapeline.compiler.autodiff.room import larger_room, with_room
 from tapeline.compiler.codegen.layout import native_entry_allowed
 from tapeline.compiler.codegen.native_call import (
