@@ -206,8 +206,11 @@ class Tensor:
     # NumPy's protocols
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        function = NUMPY_FUNCTIONS.get(ufunc) or _further_answers().get(ufunc)
-        if function is None or method != "__call__":
+        if method == "__call__":
+            function = NUMPY_FUNCTIONS.get(ufunc) or _further_answers().get(ufunc)
+        else:
+            function = _numpy_functions().method_answer(ufunc, method)
+        if function is None:
             name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
             raise ArgumentTypeError(
                 f"np.{name} has no counterpart for tensors; use x.numpy() to compute outside of "
@@ -491,10 +494,14 @@ def _holds_tensor(items: Any) -> bool:
 
 
 @functools.cache
+def _numpy_functions() -> Any:
+    """What answers for NumPy's functions beyond the ops; loaded at first use."""
+    return importlib.import_module("tapeline.runtime.numpy_functions")
+
+
 def _further_answers() -> dict[Any, Callable[..., Any]]:
-    """NumPy's functions beyond the ops, and ops under NumPy's signatures; loaded at first use."""
-    module = importlib.import_module("tapeline.runtime.numpy_functions")
-    return module.ANSWERS  # type: ignore[no-any-return]  # found by name
+    """NumPy's functions beyond the ops, and ops under NumPy's signatures."""
+    return _numpy_functions().ANSWERS  # type: ignore[no-any-return]  # found by name
 
 
 def _plain(x: Any) -> Any:

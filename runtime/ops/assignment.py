@@ -28,7 +28,7 @@ from tapeline.runtime.op import (
 )
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_setitem, rank, spread, widen
-from tapeline.runtime.ops.gather import TAKE
+from tapeline.runtime.ops.gather import TAKE, TAKE_GRAD
 from tapeline.runtime.ops.indexing import Key, getitem, join_indices, mask_fits, parsed_key, read
 from tapeline.runtime.ops.pointwise import apply, call, unbroadcast, zero_like
 from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE
@@ -260,16 +260,32 @@ def _write_masked(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 
 
 def _write_arrays(x: Tensor, key: Key, value: Tensor) -> Tensor:
-    """Find the places, by indexing the positions of all elements where need be, then put the value
-    there."""
+    """Find the places, then put the value there."""
+    places = places_of(x, key)
+    return apply(PUT, x, places, _fitted(value, places.shape))
+
+
+def places_of(x: Tensor, key: Key) -> Tensor:
+    """The positions among all elements that a key takes, by indexing all positions where need
+    be."""
     if not key.basic and [array.axis for array in key.arrays] == list(range(x.ndim)):
-        places = join_indices(key, x.shape)
-    else:
-        places = read(new_tensor(np.arange(x.size).reshape(x.shape)), key)
-    value = _fit(value, places.shape)
-    if value.shape != places.shape:
-        value = apply(BROADCAST_TO, value, attrs=(places.shape,))
-    return apply(PUT, x, places, value)
+        return join_indices(key, x.shape)
+    return read(new_tensor(np.arange(x.size).reshape(x.shape)), key)
+
+
+def _fitted(value: Tensor, shape: Shape) -> Tensor:
+    value = _fit(value, shape)
+    return value if value.shape == shape else apply(BROADCAST_TO, value, attrs=(shape,))
+
+
+def added_at(x: Tensor, key: Any, value: Tensor) -> Tensor:
+    """What `x` is after the value is added at each place of the key, as often as it comes there."""
+    places = places_of(x, parsed_key(key, x.shape))
+    value = _fitted(value, places.shape)
+    row = (places.size,)
+    places, value = (apply(RESHAPE, part, attrs=(row,)) for part in (places, value))
+    total = apply(TAKE_GRAD, value, places, attrs=(0, x.size))
+    return x + apply(RESHAPE, total, attrs=(x.shape,))
 
 
 install_indexing(getitem, setitem)

@@ -44,7 +44,7 @@ from tapeline.runtime.spec import (
     normalize_axis,
     spec_of,
 )
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
 from tapeline.runtime.unwatched import plain_array, wrapped
 
 _INT64 = np.dtype(np.int64)
@@ -237,6 +237,51 @@ def index_tensor(op_name: str, indices: TensorLike, argument: str = "indices") -
         return as_tensor(np.zeros(tensor.shape, _INT64))
     require_int_dtype(op_name, tensor.dtype, argument)
     return tensor
+
+
+def segment_sum(data: TensorLike, segment_ids: TensorLike, /, num_segments: int) -> Tensor:
+    """The sums of the rows that have the same number; the transpose of `take`.
+
+    Parameters
+    ----------
+    data : TensorLike of numbers
+        What to sum, along its first axis.
+    segment_ids : TensorLike of int, shape (data.shape[0],)
+        To which sum each row goes, in any order; negative ones count from the end.
+    num_segments : int
+        How many sums there are; those of no rows are 0.
+
+    Returns
+    -------
+    Tensor
+        Of shape (num_segments, *data.shape[1:]), in the dtype of `data`.
+
+    Raises
+    ------
+    ShapeError
+        If there is not one number for each row.
+    DTypeError
+        If the numbers of the segments are no ints.
+    IndexOutOfRangeError
+        If there is no such sum.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.segment_sum([1.0, 2.0, 4.0, 8.0], [0, 2, 0, 2], 3).numpy()
+    array([ 5.,  0., 10.])
+    """
+    source = as_tensor(data, argument="segment_sum: data")
+    numbers = index_tensor("segment_sum", segment_ids, "segment_ids")
+    if source.ndim == 0 or numbers.shape != source.shape[:1]:
+        raise ShapeError(
+            f"segment_sum: segment_ids has shape {numbers.shape}, data {source.shape}; there must "
+            "be one number for each row of data"
+        )
+    if source.dtype.kind == "b":
+        source = cast_tensor(source, _INT64)
+    checked = apply(CHECK_INDEX, numbers, attrs=(num_segments, 0))
+    return apply(TAKE_GRAD, source, checked, attrs=(0, num_segments))
 
 
 # --- take_along_axis -------------------------------------------------------------------------

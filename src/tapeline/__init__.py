@@ -144,6 +144,7 @@ from tapeline.runtime.ops.extrema import argmax as argmax
 from tapeline.runtime.ops.extrema import argmin as argmin
 from tapeline.runtime.ops.extrema import max as max
 from tapeline.runtime.ops.extrema import min as min
+from tapeline.runtime.ops.gather import segment_sum as segment_sum
 from tapeline.runtime.ops.gather import take as take
 from tapeline.runtime.ops.gather import take_along_axis as take_along_axis
 from tapeline.runtime.ops.grids import eye as eye

@@ -66,3 +66,19 @@ def test_take_along_axis_rejects_bad_indices() -> None:
         tl.take_along_axis(tl.zeros((2, 3)), [0])
     with pytest.raises(IndexOutOfRangeError, match="index 3 is out of range for axis 1 with size"):
         tl.take_along_axis(tl.zeros((2, 3)), [[3]], axis=1)
+
+
+def test_segment_sum_adds_rows_of_one_number() -> None:
+    data, ids = np.arange(12.0).reshape(4, 3), [2, 0, 2, -1]
+    expected = np.zeros((4, 3))
+    np.add.at(expected, ids, data)
+    compiled = tl.function(lambda x: tl.segment_sum(x, ids, 4))
+    for found in (tl.segment_sum(data, ids, 4), compiled(data)):
+        np.testing.assert_array_equal(found.numpy(), expected)
+    gradient = tl.grad(lambda x: tl.sum(compiled(x) ** 2))(tl.asarray(data))
+    np.testing.assert_array_equal(gradient.numpy(), 2 * expected[ids])
+    assert tl.segment_sum([True, True], [0, 0], 1).numpy().tolist() == [2]
+    with pytest.raises(IndexOutOfRangeError):
+        tl.segment_sum(data, [0, 1, 2, 4], 4)
+    with pytest.raises(ShapeError, match="one number for each row"):
+        tl.segment_sum(data, [0, 1], 4)
