@@ -1,4 +1,4 @@
-"""Optimizers with a rate of its own for each element: Adam, AdamW, RMSProp, Adagrad."""
+"""Optimizers with a rate of its own for each element: Adam, AdamW, RMSprop, Adagrad."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class AdamW(Adam):
         return decayed - self._change(gradient, slots, step)
 
 
-class RMSProp(Optimizer):
+class RMSprop(Optimizer):
     """Gradients over the root of the decaying mean of their squares, with momentum if asked.
 
     Sparse gradients are taken as in `Adam`.
@@ -128,7 +128,7 @@ class RMSProp(Optimizer):
     --------
     >>> import tapeline as tl
     >>> x = tl.Variable([1.0, 2.0])
-    >>> tl.optimizers.RMSProp(0.1, decay=0.75, epsilon=0.0).apply([tl.asarray([4.0, -1.0])], [x])
+    >>> tl.optimizers.RMSprop(0.1, decay=0.75, epsilon=0.0).apply([tl.asarray([4.0, -1.0])], [x])
     >>> x.numpy()
     array([0.8, 2.2])
     """

@@ -3,7 +3,7 @@
 from tapeline.runtime.optimizers.adaptive import Adagrad as Adagrad
 from tapeline.runtime.optimizers.adaptive import Adam as Adam
 from tapeline.runtime.optimizers.adaptive import AdamW as AdamW
-from tapeline.runtime.optimizers.adaptive import RMSProp as RMSProp
+from tapeline.runtime.optimizers.adaptive import RMSprop as RMSprop
 from tapeline.runtime.optimizers.base import Optimizer as Optimizer
 from tapeline.runtime.optimizers.clipping import clip_by_global_norm as clip_by_global_norm
 from tapeline.runtime.optimizers.clipping import clip_by_value as clip_by_value

@@ -97,9 +97,9 @@ CASES: dict[str, tuple[Callable[[], tl.optimizers.Optimizer], Any]] = {
     "adam": (lambda: optimizers.Adam(RATE), adam()),
     "adam with decay": (lambda: optimizers.Adam(RATE, weight_decay=0.1), adam(0.1)),
     "adamw": (lambda: optimizers.AdamW(RATE, weight_decay=0.1), adam(0.1, decoupled=True)),
-    "rmsprop": (lambda: optimizers.RMSProp(RATE, 0.9), rmsprop()),
+    "rmsprop": (lambda: optimizers.RMSprop(RATE, 0.9), rmsprop()),
     "rmsprop centered": (
-        lambda: optimizers.RMSProp(RATE, 0.9, 0.5, centered=True),
+        lambda: optimizers.RMSprop(RATE, 0.9, 0.5, centered=True),
         rmsprop(0.5, True),
     ),
     "adagrad": (lambda: optimizers.Adagrad(RATE, initial=0.1), adagrad),

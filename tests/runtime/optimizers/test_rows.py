@@ -31,7 +31,7 @@ OTHERS: dict[str, Make] = {
     "momentum": lambda: tl.optimizers.SGD(0.1, 0.9),
     "nesterov": lambda: tl.optimizers.SGD(0.1, 0.9, nesterov=True),
     "lion": lambda: tl.optimizers.Lion(0.1),
-    "rmsprop": lambda: tl.optimizers.RMSProp(0.1, momentum=0.5, centered=True),
+    "rmsprop": lambda: tl.optimizers.RMSprop(0.1, momentum=0.5, centered=True),
 }
 MODES = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 

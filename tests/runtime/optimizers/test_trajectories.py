@@ -23,9 +23,9 @@ OURS: dict[str, Callable[[], tl.optimizers.Optimizer]] = {
     "adam betas": lambda: tl.optimizers.Adam(0.05, *BETAS, epsilon=1e-6),
     "adam decay": lambda: tl.optimizers.Adam(0.05, weight_decay=0.1),
     "adamw": lambda: tl.optimizers.AdamW(0.05, weight_decay=0.1),
-    "rmsprop": lambda: tl.optimizers.RMSProp(0.05, 0.9),
-    "rmsprop momentum": lambda: tl.optimizers.RMSProp(0.05, 0.9, 0.5),
-    "rmsprop centered": lambda: tl.optimizers.RMSProp(0.05, 0.9, centered=True),
+    "rmsprop": lambda: tl.optimizers.RMSprop(0.05, 0.9),
+    "rmsprop momentum": lambda: tl.optimizers.RMSprop(0.05, 0.9, 0.5),
+    "rmsprop centered": lambda: tl.optimizers.RMSprop(0.05, 0.9, centered=True),
     "adagrad": lambda: tl.optimizers.Adagrad(0.1, initial=0.1),
 }
 
