@@ -2,7 +2,7 @@
 and which loops become one node and which are unrolled.
 
 A short loop of known length is unrolled. Where its rounds would take more nodes than a budget, as
-in nests of short loops, the rounds after the first become one node if they can.
+in nests of short loops, the rounds that are left become one node if they can.
 """
 
 from __future__ import annotations
@@ -31,8 +31,12 @@ from tapeline.runtime.dims import is_told
 
 UNROLLED = 64
 """Loops of a known number of rounds up to this one are unrolled, as far as the budget goes."""
-NODE_BUDGET = 1500
+NODE_BUDGET = 500
 """How many nodes the rounds of an unrolled loop may add, if the loop can be one node as well."""
+MOST_ATTEMPTS = 2
+"""How often the rest of a loop is tried as one node: first rounds may differ from the others."""
+MANY_STAGED = 8
+"""So many rounds that each run under a test, after a `break`, are rather a loop with that test."""
 MANY_UNROLLED = 1000
 """A longer loop that has to be unrolled is worth a warning."""
 
@@ -123,20 +127,37 @@ class _Unrolling:
         self._is_staged = False
 
     def run(self, items: Sequence) -> None:
-        """All rounds; from the second one on as one node, if they do not fit the budget."""
+        """All rounds; from some round on as one node, if they do not fit the budget."""
         graph: Sized = tracing_graph() or ()
+        before = start = len(graph)
+        failures = 0
         with LOOPS.entered(None):
             for number in range(items.count):
-                before = len(graph)
                 if not self._round(items.item(number)):
                     return
+                before, latest = len(graph), len(graph) - before
                 rest = items.count - 1 - number
-                is_first = number == 0 and rest > 1 and not self._is_staged
-                if is_first and (len(graph) - before) * rest > NODE_BUDGET and self._roll(items):
+                if self._is_staged and rest >= MANY_STAGED:
+                    self._finish_under_test(items.after(number + 1))
                     return
+                if before - start + latest * rest <= NODE_BUDGET or failures == MOST_ATTEMPTS:
+                    continue
+                if rest > 1 and not self._is_staged:
+                    if self._roll(items.after(number + 1)):
+                        return
+                    failures += 1
 
-    def _roll(self, items: Sequence) -> bool:
-        return _roll_range(items.after(1), self._test, self._body, self._state, self._what)
+    def _finish_under_test(self, rest: Sequence) -> None:
+        """The rounds that are left, if there are any, as one node if they can."""
+
+        def finish_rounds() -> None:
+            if not self._roll(rest):
+                _Unrolling(self._test, self._body, self._state, self._what).run_all(rest)
+
+        choose_block(self._going, finish_rounds, nothing, self._state, self._what)
+
+    def _roll(self, rest: Sequence) -> bool:
+        return _roll_range(rest, self._test, self._body, self._state, self._what)
 
     def run_all(self, items: Iterable[Any]) -> None:
         """All rounds."""

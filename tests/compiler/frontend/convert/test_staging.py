@@ -1072,3 +1072,88 @@ def test_errors_of_comprehensions_name_their_own_line() -> None:
 
     with pytest.raises(TracingError, match=r"'for' at line \d+ of .*test_staging.py"):
         f(tl.asarray(3))
+
+
+def test_nest_whose_inner_loops_grow_is_one_node_from_some_round_on() -> None:
+    def f(x: Any, a: Any) -> Any:
+        for i in range(30):
+            for j in range(i):
+                for k in range(3):
+                    x[i, j] = x[i, j] - x[i, k] * x[k, j] * a
+        return x
+
+    x, a = tl.asarray(np.random.default_rng(0).random((30, 30))), tl.asarray(0.1)
+    names = ops_of(tl.function(f), x, a)
+    assert len(names) < 400
+    assert len([name for name in names if name in ("scan", "while_loop")]) == 1
+    expected = x.numpy().copy()
+    for i in range(30):
+        for j in range(i):
+            for k in range(3):
+                expected[i, j] -= expected[i, k] * expected[k, j] * 0.1
+    np.testing.assert_allclose(tl.function(f)(x * 1.0, a).numpy(), expected, rtol=1e-12)
+
+    def total(x: Any) -> Any:
+        return tl.sum(f(x * 1.0, a))
+
+    slope = tl.function(tl.grad(total))(x).numpy()
+    step = np.zeros((30, 30))
+    step[7, 2] = 1e-6
+    ends = [total(tl.asarray(x.numpy() + way * step)).item() for way in (1, -1)]
+    np.testing.assert_allclose(slope[7, 2], (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
+
+
+def test_size_of_the_rounds_decides_and_not_their_number() -> None:
+    def long_rounds(x: Any) -> Any:
+        for i in range(20):
+            for _ in range(12):
+                x = tl.sin(x) * 0.5 + 0.01 * i
+        return x
+
+    same(long_rounds, [0.5, 0.25])
+    assert "scan" in ops_of(tl.function(long_rounds), tl.asarray(0.5))
+    short_rounds = tl.function(lambda x: [x := tl.sin(x) * 0.5 for _ in range(64)][-1])
+    assert "scan" not in ops_of(short_rounds, tl.asarray(0.5))
+
+
+def test_rounds_that_cannot_be_one_node_are_not_tried_again_and_again() -> None:
+    seen = []
+
+    def f(x: Any, weights: Any) -> Any:
+        for i in range(40):
+            seen.append(i)
+            for _ in range(10):
+                x = tl.sin(x) * weights[i]
+        return x
+
+    weights = [0.5 + 0.01 * k for k in range(40)]
+    found = tl.function(f, autograph=True)(tl.asarray(0.3), weights)
+    assert len(seen) < 80
+    x = 0.3
+    for i in range(40):
+        for _ in range(10):
+            x = np.sin(x) * weights[i]
+    np.testing.assert_allclose(found.numpy(), x, rtol=1e-13)
+
+
+def test_short_loop_that_a_tensor_may_end_is_a_loop_with_a_test() -> None:
+    def f(x: Any) -> Any:
+        steps = 0
+        for j in range(50):
+            if x.sum() > 40:
+                break
+            x = x * 1.1 + 0.1 * j
+            steps = steps + 1
+        else:
+            x = -x
+        return x * steps
+
+    same(f, [0.5, 1.0], [50.0, 1.0], [-9e9, 0.0], [5.0, 5.0])
+    assert len(ops_of(tl.function(f), tl.asarray([0.5, 1.0]))) < 40
+
+    def loss(x: Any) -> Any:
+        return tl.sum(f(x))
+
+    x = tl.asarray([0.5, 1.0])
+    slopes = tl.function(tl.grad(loss))(x).numpy()
+    np.testing.assert_allclose(slopes, tl.grad(loss)(x).numpy(), rtol=1e-13)
