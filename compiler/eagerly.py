@@ -41,3 +41,20 @@ def _run_eagerly(on: int) -> None:
     """Sets the switch. Native entries step aside while it is on, as they do for traces."""
     change_busy(on - EAGERLY[0])
     EAGERLY[0] = on
+
+
+def functions_run_eagerly() -> bool:
+    """Whether compiled functions run as plain Python now.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> with tl.config.run_functions_eagerly(True):
+    ...     tl.config.functions_run_eagerly()
+    True
+    """
+    return EAGERLY[0] > 0

@@ -104,12 +104,6 @@ class Tensor:
     # The value itself; not there while tracing
 
     def _concrete(self, what: str) -> npt.NDArray[Any]:
-        value = self._value
-        if type(value) is _ndarray:
-            return value
-        return _reject_symbolic(self, what)
-
-    def _number(self, what: str) -> npt.NDArray[Any]:
         """The value; while tracing the one that the trace computes of constants alone."""
         value = self._value
         if type(value) is _ndarray:
@@ -145,19 +139,19 @@ class Tensor:
         return self.numpy()
 
     def __bool__(self) -> bool:
-        return bool(self._number("bool(x)"))
+        return bool(self._concrete("bool(x)"))
 
     def __int__(self) -> int:
-        return int(self._number("int(x)"))
+        return int(self._concrete("int(x)"))
 
     def __float__(self) -> float:
-        return float(self._number("float(x)"))
+        return float(self._concrete("float(x)"))
 
     def __complex__(self) -> complex:
-        return complex(self._number("complex(x)"))
+        return complex(self._concrete("complex(x)"))
 
     def __index__(self) -> int:
-        return operator.index(self._number("x as an index"))
+        return operator.index(self._concrete("x as an index"))
 
     def __len__(self) -> int:
         shape = self._value.shape

@@ -140,6 +140,15 @@ def _iscomplex(x: Any) -> Tensor:
     return ~_isreal(x)
 
 
+def _real_if_close(a: Any, tol: float = 100) -> Tensor:
+    """Eagerly only, for the dtype of the result depends on values."""
+    x = as_tensor(a)
+    if x.dtype.kind != "c":
+        return x
+    limit = tol * np.finfo(x.dtype).eps if tol > 1 else tol
+    return real(x) if bool((magnitude(imag(x)) < limit).all()) else x
+
+
 def _fix(x: Any) -> Tensor:
     return trunc(x)
 
@@ -151,4 +160,5 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.isclose: _isclose, np.heaviside: _heaviside, np.sinc: _sinc,
     np.float_power: _float_power, np.logaddexp2: _logaddexp2, np.isposinf: _isposinf,
     np.isneginf: _isneginf, np.isreal: _isreal, np.iscomplex: _iscomplex, np.fix: _fix,
+    np.real_if_close: _real_if_close,
 }  # fmt: skip

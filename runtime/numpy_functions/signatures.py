@@ -14,11 +14,12 @@ from tapeline.runtime.ops.permuting import matrix_transpose, moveaxis, swapaxes
 from tapeline.runtime.ops.reduction import count_nonzero
 from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.rounding import round as rounded
+from tapeline.runtime.ops.shaping import expand_dims
 from tapeline.runtime.ops.singular import svdvals
 from tapeline.runtime.ops.slicing import diagonal
 from tapeline.runtime.ops.sorting import argsort as order_of
 from tapeline.runtime.ops.sorting import sort as sorted_along
-from tapeline.runtime.spec import canonical_dtype
+from tapeline.runtime.spec import canonical_dtype, normalize_axis
 from tapeline.runtime.tensor import Tensor, cast_tensor
 
 
@@ -90,12 +91,14 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     pair = tuple(range(x.ndim)) if axis is None else axis
     if isinstance(pair, int) or len(pair) == 1:
         return norms.vector_norm(x, axis=pair, ord=2 if ord is None else ord, keepdims=keepdims)
-    if pair not in ((0, 1), (-2, -1)) or x.ndim != 2:
+    if len(pair) != 2:
         raise ArgumentError(
-            f"np.linalg.norm: of tensors, matrix norms take the axes of a 2-d tensor, got axis="
-            f"{axis!r} for {x.ndim} dimensions; use tl.linalg.matrix_norm, which takes the last two"
+            f"np.linalg.norm: a matrix norm takes two axes, got axis={axis!r} for {x.ndim} "
+            f"dimensions"
         )
-    return norms.matrix_norm(x, ord=ord, keepdims=keepdims)
+    places = tuple([normalize_axis("np.linalg.norm", each, x.ndim) for each in pair])
+    result = norms.matrix_norm(moveaxis(x, places, (-2, -1)), ord=ord)
+    return expand_dims(result, axis=places) if keepdims else result
 
 
 def _lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, ShapeOf, defi
 from tapeline.runtime.operators import attach_method, narrowed
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
+from tapeline.runtime.ops.cast import imag, real
 from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype, computable, over
 from tapeline.runtime.ops.reduction import (
     SUM,
@@ -307,8 +308,11 @@ def std(
 
 def _spread_of(op: Op, x: TensorLike, axis: Axis, correction: float, keepdims: bool) -> Tensor:
     tensor = computable(x, argument=op.name)
-    check_dtype(op.name, tensor.dtype, op.kinds)
     attrs = (normalize_axes(op.name, axis, tensor.ndim), bool(keepdims), correction)
+    if tensor.dtype.kind == "c":  # the squared distances are those of both parts
+        parts = real(tensor), imag(tensor)
+        total = apply(VAR, parts[0], attrs=attrs) + apply(VAR, parts[1], attrs=attrs)
+        return total if op is VAR else apply(get_op("sqrt"), total)
     return narrowed(apply(op, tensor, attrs=attrs), x)
 
 

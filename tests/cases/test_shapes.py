@@ -55,3 +55,13 @@ def test_gradients_of_empty_tensors_have_their_shape(mode: str, shape: tuple[int
     (got,) = gradients(run_as(mode, lambda x: tl.sum(x * x)), tensor(np.zeros(shape)))
     assert got is not None
     assert got.shape == shape
+
+
+def test_tensors_made_of_constants_have_values_while_tracing() -> None:
+    def program(x: tl.Tensor) -> tl.Tensor:
+        count = tl.prod(tl.asarray([2, 3]))
+        assert np.asarray(count) == count.numpy() == count.item() == 6
+        assert tl.asarray([1, 2]).tolist() == [1, 2]
+        return x * np.asarray(count + 1)
+
+    np.testing.assert_array_equal(tl.function(program)(tl.asarray([1.0])).numpy(), [7.0])

@@ -59,6 +59,11 @@ PROGRAMS: dict[str, tuple[Program, Any]] = {
     "norm of rows": (lambda x: np.linalg.norm(x, axis=1, keepdims=True), X),
     "norm of a matrix": (lambda x: np.linalg.norm(x, 2), X),
     "norm in one": (lambda x: np.linalg.norm(x, 1, axis=0), X),
+    "norm over two axes": (lambda x: np.linalg.norm(np.stack([x, x * 2]), axis=(0, 2)), X),
+    "nuclear norm": (lambda x: np.linalg.norm(x[None] + 1, "nuc", (2, 0), keepdims=True), X),
+    "norm in one of matrices": (lambda x: np.linalg.norm(x[..., None], 1, axis=(-2, 0)), X),
+    "var of complex": (lambda x: np.var(x * (1 + 2j) + 1j * x**2, axis=0, ddof=1), X),
+    "std of complex": (lambda x: np.std(x * (1 + 2j) + 1j * x**2), X),
     "lstsq": (lambda x: np.linalg.lstsq(x, V[:4], rcond=None)[0], X),
     "lstsq residuals": (lambda x: np.linalg.lstsq(x, V[:4], rcond=None)[1], X),
     "cond": (np.linalg.cond, X),
@@ -375,3 +380,10 @@ def test_corners_of_linspace_and_logaddexp2() -> None:
     assert np.linspace(start, 3.0, 1).tolist() == [1.25]
     assert np.linspace(start, 3.0, 0).tolist() == []
     tl.testing.check_gradients(lambda a, b: np.logaddexp2(a, b), [0.6, 0.6])
+
+
+def test_real_if_close_looks_at_values() -> None:
+    near, far = tl.asarray([1 + 1e-15j, 2.0]), tl.asarray([1 + 1j])
+    assert np.real_if_close(near).dtype == np.float64
+    assert np.real_if_close(far).dtype == np.complex128
+    assert np.real_if_close(far, tol=2).dtype == np.complex128
