@@ -152,6 +152,7 @@ def _told_by_values(sizes: Sizes, given: tuple[int, ...]) -> tuple[Sizes, tuple[
     """The sizes that values tell, alone, where those of the arguments are given; and what all
     symbols become."""
     left = Sizes(sizes.values[len(given) :])
+    left.values_tell(0)
     left.close()
     filled = (*given, *left.symbols)
     for condition in sizes.conditions if left.symbols else ():

@@ -168,7 +168,7 @@ def scan(
         results = [as_tensor(leaf, argument="scan") for leaf in nest.flatten(result[1])]
         return [*following, *results]
 
-    if not count and STATE.handler is None:
+    if STATE.handler is None and not count:
         raise ArgumentError("scan: there are no rows; outside of tl.function, nothing can be made")
     if 0 < every < count:
         last, stacked = run_rows_with_checkpoints(turn, carried.leaves, rows, count, reverse, every)

@@ -83,6 +83,10 @@ class Sizes:
         self.told |= {len(self.values)}
         return self._add(value)
 
+    def values_tell(self, first: int) -> None:
+        """Takes the symbols from this number on for ones that values tell."""
+        self.told = frozenset(range(first, len(self.symbols)))
+
     def _add(self, value: int) -> Any:
         number = len(self.values)
         self._atoms.append(_Atom(f"n{number}", value, True, frozenset((number,))))

@@ -21,7 +21,7 @@ from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.errors import ShapeError, TracingError
 from tapeline.runtime.op import Trait
 from tapeline.runtime.spec import TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, as_tensor, new_tensor
+from tapeline.runtime.tensor import Tensor, as_tensor
 
 Body = Callable[..., Sequence[Any]]
 
@@ -296,5 +296,5 @@ def _check_state(body: Block, specs: Sequence[TensorSpec]) -> None:
 
 
 def limit_tensor(limit: int) -> Tensor:
-    """A number of turns as a constant of the trace."""
-    return new_tensor(np.asarray(limit, np.int64))
+    """A number of turns as a constant of the trace, or as one of its open sizes."""
+    return as_tensor(limit, np.int64)

@@ -254,6 +254,7 @@ def _places(document: Any, inputs: Sequence[TensorSpec], graph: CapturingGraph) 
         return ()
     groups: Places = tuple(tuple((number, axis) for number, axis in group) for group in document)
     check_tellers(graph, len(groups))
+    sizes.values_tell(len(groups))
     for symbol, group in zip(sizes.symbols, groups, strict=False):
         for number, axis in group:
             shape = _pick(inputs, number).shape

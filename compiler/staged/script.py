@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.compiler.codegen.target import Manner
 from tapeline.compiler.frontend.specialize import Specializer, has_open_sizes
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interpret import last_uses
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER, SIZE
+from tapeline.compiler.staged.rooms import Room, fits_a_room
 from tapeline.runtime.dims import Dim, source_of
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.op import Op
@@ -25,7 +27,9 @@ Script = Callable[..., tuple[Any, ...]]
 """Takes the sizes, a tuple, and the values of the placeholders; gives those of the outputs."""
 
 
-def script_of(graph: Graph, sizes: Sizes, call_op: Callable[[Graph], Op], raw: bool) -> Script:
+def script_of(
+    graph: Graph, sizes: Sizes, call_op: Callable[[Graph], Op], manner: Manner, raw: bool
+) -> Script:
     """The graph as a Python function.
 
     Parameters
@@ -36,19 +40,27 @@ def script_of(graph: Graph, sizes: Sizes, call_op: Callable[[Graph], Op], raw: b
         Those that it leaves open.
     call_op : callable
         The op that calls a graph.
+    manner : Manner
+        How code is made, for loops.
     raw : bool
         Whether it runs kernels on arrays. Else it applies ops to tensors, so that tapes know.
     """
-    return _Writer(graph, sizes, call_op, raw).script()
+    return _Writer(graph, sizes, call_op, manner, raw).script()
 
 
 class _Writer:
     def __init__(
-        self, graph: Graph, sizes: Sizes, call_op: Callable[[Graph], Op], raw: bool
+        self,
+        graph: Graph,
+        sizes: Sizes,
+        call_op: Callable[[Graph], Op],
+        manner: Manner,
+        raw: bool,
     ) -> None:
         self.graph = graph
         self.sizes = sizes
         self.call_op = call_op
+        self.manner = manner
         self.raw = raw
         self.names: dict[str, Any] = {"bind": bind, "size": _size_tensor if not raw else _size}
         self.symbols: set[str] = set()
@@ -91,6 +103,9 @@ class _Writer:
         if op is SIZE:
             return f"size({self._text(attrs[0])})"
         arguments = "".join(f"{self._text(attr)}, " for attr in attrs)
+        if op.subgraphs and fits_a_room(op, specs := [graph.spec(k) for k in inputs]):
+            self.names[f"op{node}"] = Room(op, attrs, specs, self.manner, self.raw)
+            return f"op{node}({self._text(attrs[2]) if attrs else 0}, {values})"
         if op.specialize is not None or any(map(has_open_sizes, op.subgraphs)):
             self.names[f"op{node}"] = _Specialized(op, self.sizes, self.call_op)
             name = f"op{node}(sizes)"

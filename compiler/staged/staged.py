@@ -24,6 +24,7 @@ from tapeline.compiler.ir.control_ops import is_loop
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.compiler.staged.other_sizes import OtherSizes
+from tapeline.compiler.staged.rooms import fits_a_room
 from tapeline.compiler.staged.script import Script, script_of
 from tapeline.compiler.staged.stages import (
     Stage,
@@ -72,11 +73,22 @@ class StagedGraph:
         self.n_inputs = len(graph.placeholders)
         self.n_outputs = len(graph.outputs)
         self.stages = [_StageCode(self, stage) for stage in cut(graph)]
+        self._drops = self._last_uses()
         self._constants = {
             node: new_tensor(value)
             for node in range(len(graph))
             if (value := graph.constant_value(node)) is not None
         }
+
+    def _last_uses(self) -> list[list[int]]:
+        """For each stage what is not needed any more when it is over. While conditions may fail,
+        all is kept, for another trace may need it."""
+        asked = [k for k in range(len(self.stages)) if self.sizes.conditions_on(k)]
+        settled = asked[-1] + 1 if asked else 0
+        found: list[list[int]] = [[] for _ in self.stages]
+        for number, code in enumerate(self.stages):
+            found[max(number, settled)] += code.stage.last
+        return found
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -119,9 +131,10 @@ class StagedGraph:
             stage = code.stage
             outputs = code.run([values[node] for node in stage.inputs], sizes)
             values.update(zip(stage.outputs, outputs, strict=True))
-            teller = stage.teller
-            if teller is not None:
-                sizes = (*sizes, _tell(teller, values))
+            if stage.teller is not None:
+                sizes = (*sizes, _tell(stage.teller, values))
+            for node in self._drops[number]:
+                values.pop(node, None)
         return tuple([values[node] for node in self.graph.outputs])
 
     def _other_sizes(
@@ -210,10 +223,15 @@ class _StageCode:
         graph = stage.graph
         self.symbols = _symbols(graph, owner.sizes)
         self.is_final = stage.teller is None
-        self.is_heavy = any(is_loop(op) for op in graph.ops)
+        self.is_heavy = any(
+            is_loop(op) and not fits_a_room(op, [graph.spec(k) for k in graph.inputs[node]])
+            for node, op in enumerate(graph.ops)
+        )
         self.is_empty = len(graph) == len(graph.placeholders)
         self.cases: dict[tuple[int, ...], DifferentiableGraph] = {}
         self._spent: dict[tuple[int, ...], float] = {}
+        self._usual: dict[bool, float] = {}
+        """What a script takes of late, with and without tapes; 0 after the first time."""
         self._scripts: dict[bool, Script] = {}
         self._lock = threading.RLock()
         results = set(owner.graph.outputs)
@@ -234,12 +252,7 @@ class _StageCode:
             return case(inputs)
         if self.is_heavy or not self.symbols or self._spent.get(key, 0.0) > _WORTH_PLANNING:
             return self.case(key, sizes)(inputs)
-        start = time.thread_time()
-        outputs = self._run_script(inputs, sizes)
-        if len(self._spent) >= _REMEMBERED:
-            self._spent.clear()
-        self._spent[key] = self._spent.get(key, 0.0) + time.thread_time() - start
-        return outputs
+        return self._run_script(key, inputs, sizes)
 
     def case(self, key: tuple[int, ...], sizes: Sequence[int]) -> DifferentiableGraph:
         """The compiled stage for these sizes, made if need be."""
@@ -256,13 +269,20 @@ class _StageCode:
                 self.cases[key] = found
             return found
 
-    def _run_script(self, inputs: Sequence[Tensor], sizes: tuple[int, ...]) -> Sequence[Tensor]:
+    def _run_script(
+        self, key: tuple[int, ...], inputs: Sequence[Tensor], sizes: tuple[int, ...]
+    ) -> Sequence[Tensor]:
+        start = time.thread_time()
         has_history = any(tensor._node is not None for tensor in inputs)
         raw = not STATE.callbacks and not (has_history and STATE.active is not None)
         script = self._script(raw)
-        if not raw:
-            outputs: Sequence[Tensor] = script(sizes, *inputs)
-            return outputs
+        outputs = self._run_raw(script, inputs, sizes) if raw else script(sizes, *inputs)
+        self._charge(key, raw, time.thread_time() - start)
+        return outputs
+
+    def _run_raw(
+        self, script: Script, inputs: Sequence[Tensor], sizes: tuple[int, ...]
+    ) -> Sequence[Tensor]:
         values = [tensor._value for tensor in inputs]
         with np.errstate(all="ignore"):
             arrays = [np.asarray(array) for array in script(sizes, *values)]
@@ -271,10 +291,23 @@ class _StageCode:
                 arrays[k] = arrays[k].copy()  # it may be memory of an argument
         return [wrap(array) for array in arrays]
 
+    def _charge(self, key: tuple[int, ...], raw: bool, seconds: float) -> None:
+        """Remembers what a script took for these sizes; outliers, which compile, count little."""
+        usual = self._usual.get(raw)
+        if usual is None:
+            self._usual[raw] = 0.0  # the first one is no measure
+            return
+        seconds = min(seconds, 4 * usual) if usual else seconds
+        if len(self._spent) >= _REMEMBERED:
+            self._spent.clear()
+        self._spent[key] = self._spent.get(key, 0.0) + seconds
+        self._usual[raw] = 0.8 * usual + 0.2 * seconds if usual else seconds
+
     def _script(self, raw: bool) -> Script:
         found = self._scripts.get(raw)
         if found is None:
-            found = script_of(self.stage.graph, self.owner.sizes, call_op, raw)
+            owner = self.owner
+            found = script_of(self.stage.graph, owner.sizes, call_op, owner.manner, raw)
             self._scripts[raw] = found
         return found
 
@@ -309,7 +342,7 @@ def call_op(graph: Graph) -> Op:
 def callable_graph(
     graph: Graph, sizes: Sizes | None, manner: Manner, max_bytes: int | None = None
 ) -> DifferentiableGraph | StagedGraph:
-    """What calls the graph: in stages where sizes depend on values."""
-    if sizes is not None and has_value_sizes(graph):
+    """What calls the graph: in stages where sizes depend on values, and on nothing else."""
+    if sizes is not None and len(sizes.told) == len(sizes.symbols) and has_value_sizes(graph):
         return StagedGraph(graph, sizes, manner, max_bytes)
     return DifferentiableGraph(graph, manner, max_bytes)

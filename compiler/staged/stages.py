@@ -47,6 +47,8 @@ class Stage:
         Whether it needs sizes.
     teller : Teller or None
         What tells the next size; None at the end.
+    last : tuple of int
+        What nobody needs after this stage.
     """
 
     graph: Graph
@@ -54,6 +56,7 @@ class Stage:
     outputs: tuple[int, ...]
     is_open: bool
     teller: Teller | None
+    last: tuple[int, ...]
 
 
 def is_sized(op: Op) -> bool:
@@ -166,7 +169,8 @@ class _Cut:
         ]
         made.outputs = [ids[node] for node in outputs]
         is_open = has_open_sizes(made)
-        return Stage(made, tuple(inputs), tuple(outputs), is_open, teller)
+        last = [node for node, stage in enumerate(self.last_stage) if stage == number]
+        return Stage(made, tuple(inputs), tuple(outputs), is_open, teller, tuple(last))
 
 
 def _tellers(graph: Graph) -> list[Teller]:

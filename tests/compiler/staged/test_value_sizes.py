@@ -261,6 +261,27 @@ def test_loops_over_what_a_mask_picked_are_one_trace() -> None:
     assert compare(loops, *X).trace_count == 1
 
 
+def test_loops_over_new_sizes_share_their_code_and_have_gradients() -> None:
+    def looping(x: tl.Tensor) -> Any:
+        y = x[x > 0.5]
+        total = tl.asarray(0.0)
+        for v in y:
+            if v > 0.7:
+                total = total + v * v
+        last, rows = tl.scan(lambda c, v: (c + v, c * v), tl.asarray(0.0), y)
+        return total + last + tl.sum(rows) + tl.sum(tl.map_fn(lambda v: tl.exp(v), y))
+
+    compiled = tl.function(looping)
+    rng = np.random.default_rng(0)
+    for size in (5, 9, 20, 40, 3):
+        x = tl.asarray(np.concatenate([rng.random(size), np.full(40 - size, 0.25), [0.75]]))
+        assert_same(compiled(x), looping(x))
+        assert_same(tl.grad(compiled)(x), tl.grad(looping)(x))
+    assert compiled.trace_count == 1
+    (stage,) = compiled.concrete_functions[0].staged.stages[1:]
+    assert not stage.cases
+
+
 # --- arguments of other sizes, other functions -----------------------------------------------
 
 
