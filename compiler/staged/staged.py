@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.codegen.target import PLAIN, Manner
-from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.compiler.compiled import OBSERVER, DifferentiableGraph
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.specialize import Specializer
 from tapeline.compiler.ir.control_ops import is_loop
@@ -43,8 +43,9 @@ from tapeline.runtime.value_sizes import bind_sized
 
 MAX_CASES = 128
 """For how many sizes a stage keeps native code."""
-_WORTH_PLANNING = 3e-3
-"""Seconds that scripts may spend on one size before it is compiled: about what that costs."""
+_WORTH_PLANNING = 5e-3
+"""Seconds that scripts may spend on one size before it is compiled, as long as nobody knows what
+that costs for the stage."""
 _REMEMBERED = 4096
 
 
@@ -85,9 +86,14 @@ class StagedGraph:
         all is kept, for another trace may need it."""
         asked = [k for k in range(len(self.stages)) if self.sizes.conditions_on(k)]
         settled = asked[-1] + 1 if asked else 0
+        held: set[int | None] = set(self.graph.placeholders)
+        for code in self.stages:
+            held.update(code.stage.outputs)
+            held.update(code.stage.teller.results if code.stage.teller else ())
         found: list[list[int]] = [[] for _ in self.stages]
-        for number, code in enumerate(self.stages):
-            found[max(number, settled)] += code.stage.last
+        for number, code in enumerate(self.stages[:-1]):
+            found[max(number, settled)] += [node for node in code.stage.last if node in held]
+        found[-1].clear()
         return found
 
     @property
@@ -230,6 +236,7 @@ class _StageCode:
         self.is_empty = len(graph) == len(graph.placeholders)
         self.cases: dict[tuple[int, ...], DifferentiableGraph] = {}
         self._spent: dict[tuple[int, ...], float] = {}
+        self._worth = _WORTH_PLANNING
         self._usual: dict[bool, float] = {}
         """What a script takes of late, with and without tapes; 0 after the first time."""
         self._scripts: dict[bool, Script] = {}
@@ -250,8 +257,12 @@ class _StageCode:
         case = self.cases.get(key)
         if case is not None:
             return case(inputs)
-        if self.is_heavy or not self.symbols or self._spent.get(key, 0.0) > _WORTH_PLANNING:
-            return self.case(key, sizes)(inputs)
+        is_worth_it = not self.symbols or self._spent.get(key, 0.0) > self._worth
+        if is_worth_it or self.is_heavy or OBSERVER[0] is not None:
+            case = self.case(key, sizes)
+            outputs = case(inputs)
+            self._worth = (self._worth + sum(case.seconds)) / 2
+            return outputs
         return self._run_script(key, inputs, sizes)
 
     def case(self, key: tuple[int, ...], sizes: Sequence[int]) -> DifferentiableGraph:
@@ -272,12 +283,12 @@ class _StageCode:
     def _run_script(
         self, key: tuple[int, ...], inputs: Sequence[Tensor], sizes: tuple[int, ...]
     ) -> Sequence[Tensor]:
-        start = time.thread_time()
+        start = time.perf_counter()
         has_history = any(tensor._node is not None for tensor in inputs)
         raw = not STATE.callbacks and not (has_history and STATE.active is not None)
         script = self._script(raw)
         outputs = self._run_raw(script, inputs, sizes) if raw else script(sizes, *inputs)
-        self._charge(key, raw, time.thread_time() - start)
+        self._charge(key, raw, time.perf_counter() - start)
         return outputs
 
     def _run_raw(
