@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -16,6 +15,7 @@ from tapeline.compiler.codegen.values import (
     suffix_of,
     type_of,
 )
+from tapeline.runtime.dataclass import dataclass
 
 TypedText = tuple[str, str]
 """An LLVM type (with parameter attributes) and an operand."""

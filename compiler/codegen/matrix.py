@@ -5,8 +5,7 @@ Nothing here emits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from tapeline.runtime.dataclass import dataclass, replace
 from tapeline.runtime.spec import DType, Shape
 
 

@@ -10,7 +10,6 @@ import ctypes
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from tapeline.compiler.frontend.convert.reads import (
     take_snapshot,
 )
 from tapeline.compiler.frontend.convert.state import UNDEF, read_cell
+from tapeline.runtime.dataclass import dataclass
 
 
 class Word(NamedTuple):

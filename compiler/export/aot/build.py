@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tapeline.compiler.codegen.elf import read_symbols
@@ -24,6 +23,7 @@ from tapeline.compiler.export.aot.source import (
     prototype,
 )
 from tapeline.compiler.export.aot.targets import Machine, find_machine
+from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import ArgumentError, ExportError
 
 _C_LIBRARY = frozenset({"memcpy", "memset", "memmove", "bcmp", "memcmp"})
