@@ -60,6 +60,8 @@ def canonical_dtype(dtype: npt.DTypeLike, argument: str = "dtype") -> DType:
     """The one dtype object, in the machine's byte order, that stands for `dtype`; a `DTypeError`
     where Tapeline has no such dtype."""
     if type(dtype) is not str:
+        if isinstance(dtype, np.dtype) and _CANONICAL.get(dtype) is dtype:
+            return dtype
         return _canonical(dtype, argument)
     known = _BY_NAME.get(dtype)
     if known is None:

@@ -480,7 +480,10 @@ def _short(x: Any) -> str:
 
 def _holds_tensor(items: Any) -> bool:
     for item in items:
-        if hasattr(type(item), "__tapeline_tensor__"):
+        kind = type(item)
+        if kind is float or kind is int:
+            continue
+        if hasattr(kind, "__tapeline_tensor__"):
             return True
         if isinstance(item, list | tuple) and _holds_tensor(item):
             return True

@@ -53,6 +53,17 @@ def is_int_or_ints(value: Any, least: int | None = None) -> bool:
     return type(value) is int and (least is None or value >= least)
 
 
+def like_array(array: Any, x: Any) -> Any:
+    """The array in `x`, or made of a flat list of Python numbers, if it has the dtype of `array`;
+    None for anything else."""
+    other = np.array(x) if type(x) is list and _are_numbers(x) else plain_array(x)
+    return other if other is not None and other.dtype is array.dtype else None
+
+
+def _are_numbers(items: list[Any]) -> bool:
+    return {float, int}.issuperset(map(type, items))
+
+
 def wrapped(result: Any) -> Tensor:
     """What NumPy made, an array or one of its scalars, as a tensor."""
     return wrap(result if type(result) is _ndarray else np.asarray(result))

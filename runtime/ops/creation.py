@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.dims import extent, is_open_shape
+from tapeline.runtime.dispatch import BUSY
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.operators import constant
@@ -21,7 +22,7 @@ from tapeline.runtime.ops.cast import identity
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.spec import DType, Shape, canonical_dtype
 from tapeline.runtime.tensor import Tensor, TensorLike, adopt, as_tensor, new_tensor, wrap
-from tapeline.runtime.unwatched import plain_array, wrapped
+from tapeline.runtime.unwatched import is_int_or_ints, plain_array, wrapped
 
 _FLOAT64 = canonical_dtype(np.float64)
 _INT64 = canonical_dtype(np.int64)
@@ -131,7 +132,10 @@ def _filled(
     op_name: str, shape: Any, value: int, dtype: npt.DTypeLike | None, make: Callable[..., Any]
 ) -> Tensor:
     """A tensor of a shape that may hold open sizes: one number, then, broadcast."""
-    extents, chosen = shape_argument(op_name, shape), chosen_dtype(op_name, dtype, _FLOAT64)
+    chosen = chosen_dtype(op_name, dtype, _FLOAT64)
+    if is_int_or_ints(shape, 0):  # nothing open, nothing wrong
+        return new_tensor(make(shape, chosen))
+    extents = shape_argument(op_name, shape)
     if is_open_shape(extents):
         return apply(get_op("broadcast_to"), constant(value, chosen), attrs=(extents,))
     return new_tensor(make(extents, chosen))
@@ -283,6 +287,10 @@ def full(
     array([2.5, 2.5, 2.5])
     """
     check_device("full", device)
+    if type(fill_value) is float and is_int_or_ints(shape, 0) and not BUSY[0]:
+        wanted = chosen_dtype("full", dtype, _FLOAT64)
+        if wanted.kind == "f":
+            return wrapped(np.full(shape, fill_value, wanted))
     value = as_tensor(fill_value, dtype, "full: fill_value")
     if value.shape != ():
         raise ShapeError(f"full: fill_value has shape {value.shape}; expected a single value")

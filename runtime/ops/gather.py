@@ -405,6 +405,14 @@ def take_along_axis(x: TensorLike, indices: TensorLike, /, axis: int = -1) -> Te
     array([[20],
            [30]])
     """
+    array, places = plain_array(x), plain_array(indices)
+    if array is not None and places is not None and type(axis) is int:
+        is_plain = places.dtype.kind == "i" and array.ndim == places.ndim and places.size
+        if is_plain and array.ndim:
+            try:
+                return wrapped(np.take_along_axis(array, places, axis))
+            except (IndexError, ValueError):
+                pass  # what follows says what is wrong
     x = as_tensor(x, argument="take_along_axis")
     indices = index_tensor("take_along_axis", indices)
     if x.ndim != indices.ndim:

@@ -249,15 +249,14 @@ def _expand_ellipsis(items: list[Any], shape: Shape) -> list[Any]:
 def getitem(x: Tensor, key: Any) -> Tensor:
     """`x[key]`."""
     array = plain_array(x)
-    if array is not None and _is_basic(key):
-        try:
-            return wrapped(array[key])
-        except (IndexError, ValueError, TypeError):
-            pass  # what follows says what is wrong
-    mask = traced_mask(key)
-    if mask is not None and mask.ndim > 1 and mask.shape == x.shape[: mask.ndim]:
-        x = apply(RESHAPE, x, attrs=((mask.size, *x.shape[mask.ndim :]),))
-        key = apply(RESHAPE, mask, attrs=((mask.size,),))
+    if array is not None:
+        is_basic = _is_basic(key)
+        places = None if is_basic else _plain_places(key)
+        if is_basic or places is not None:
+            try:
+                return wrapped(array[key if is_basic else places])
+            except (IndexError, ValueError, TypeError):
+                pass  # what follows says what is wrong
     return read(x, parsed_key(key, x.shape))
 
 
@@ -266,6 +265,15 @@ def traced_mask(key: Any) -> Tensor | None:
     if STATE.handler is None or not isinstance(key, Tensor | np.ndarray) or key.dtype.kind != "b":
         return None
     return as_tensor(key, argument="index")
+
+
+def _plain_places(key: Any) -> Array | None:
+    """The array of a key that is one list or tensor of ints, or a mask; None for others."""
+    if type(key) is list:
+        places = np.array(key)
+        return places if places.dtype.kind == "i" else None
+    places = plain_array(key)
+    return places if places is not None and places.ndim and places.dtype.kind in "ib" else None
 
 
 def _is_basic(key: Any) -> bool:

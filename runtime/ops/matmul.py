@@ -301,6 +301,12 @@ def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
     >>> tl.vecdot([[1, 2], [3, 4]], [1, 1]).numpy()
     array([3, 7])
     """
+    arrays = plain_arrays((a, b))
+    if arrays is not None and arrays[0].dtype.kind in "fc" and type(axis) is int:
+        try:
+            return wrapped(np.vecdot(arrays[0], arrays[1], axis=axis))  # type: ignore[call-overload]  # NumPy types only axes
+        except ValueError:
+            pass  # what follows says what is wrong
     a, b = as_tensor(a, argument="vecdot: a"), as_tensor(b, argument="vecdot: b")
     first = moveaxis(a, axis, -1)
     second = moveaxis(b, axis, -1)

@@ -17,6 +17,7 @@ from tapeline.runtime.ops.gather import index_tensor, take
 from tapeline.runtime.ops.pointwise import check_dtype, computable
 from tapeline.runtime.spec import DType, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
+from tapeline.runtime.unwatched import like_array, plain_array, wrapped
 from tapeline.runtime.value_sizes import bind_sized, known_size, refuse_batch
 
 INT64: DType = np.dtype(np.int64)
@@ -104,6 +105,10 @@ def searchsorted(
     """
     if side not in ("left", "right"):
         raise ArgumentError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
+    values = plain_array(x2)
+    row = None if values is None or sorter is not None else like_array(values, x1)
+    if row is not None and row.ndim == 1 and row.dtype.kind in SEARCHSORTED.kinds:
+        return wrapped(row.searchsorted(values, side))
     x1, x2 = promote(SEARCHSORTED, x1, x2)
     if x1.ndim != 1:
         raise ShapeError(f"searchsorted: x1 must be 1-d, got shape {x1.shape}")
@@ -166,6 +171,9 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     >>> rows.numpy(), columns.numpy()
     (array([0, 1]), array([1, 0]))
     """
+    array = plain_array(x)
+    if array is not None and array.ndim and array.dtype.kind in ANY_KIND:
+        return tuple([wrapped(places) for places in array.nonzero()])
     x = computable(x, argument="nonzero")
     check_dtype("nonzero", x.dtype, ANY_KIND)
     if x.ndim == 0:

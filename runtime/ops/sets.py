@@ -19,6 +19,7 @@ from tapeline.runtime.ops.searching import INT64
 from tapeline.runtime.ops.shaping import ravel
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor, register_ufunc
+from tapeline.runtime.unwatched import like_array, plain_array, wrapped
 from tapeline.runtime.value_sizes import bind_sized, known_size, refuse_batch
 
 # --- distinct elements -----------------------------------------------------------------------
@@ -195,6 +196,9 @@ def unique_values(x: TensorLike, /) -> Tensor:
     >>> tl.unique_values([7, 5, 7]).numpy()
     array([5, 7])
     """
+    array = plain_array(x)
+    if array is not None and array.dtype.kind in ANY_KIND:
+        return wrapped(np.unique(array, equal_nan=False))
     return unique_all(x).values
 
 
@@ -267,6 +271,10 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
     >>> tl.isin([1, 2, 3], [3, 1]).numpy()
     array([ True, False,  True])
     """
+    first = plain_array(x1)
+    second = None if first is None else like_array(first, x2)
+    if second is not None:
+        return wrapped(np.isin(first, second, invert=bool(invert)))
     found: Tensor = bind(ISIN, promote(ISIN, x1, x2), (bool(invert),))
     return found
 

@@ -84,6 +84,34 @@ FUNCTIONS: dict[str, Function] = {
     "take none": lambda x: tl.take(x, [], axis=0),
     "take tensor": lambda x: tl.take(x, tl.asarray([[0, 1]]), axis=0),
     "take unsigned": lambda x: tl.take(x, tl.asarray([0, 1], "uint64"), axis=0),
+    "take_along_axis": lambda x: tl.take_along_axis(x, tl.argsort(x)),
+    "take_along_axis first": lambda x: tl.take_along_axis(x, tl.argsort(x, axis=0), axis=0),
+    "take_along_axis far": lambda x: tl.take_along_axis(x, tl.asarray([[7]])),
+    "take_along_axis wide": lambda x: tl.take_along_axis(x, tl.asarray([[1, 0]]), axis=-1),
+    "take_along_axis none": lambda x: tl.take_along_axis(x, tl.zeros((3, 0), "int64")),
+    "getitem rows": lambda x: x[tl.asarray([[0, -1], [1, 1]])],
+    "getitem row far": lambda x: x[tl.asarray([0, 11])],
+    "getitem mask": lambda x: x[x == x],
+    "getitem mask of none": lambda x: x[x != x],
+    "getitem mask long": lambda x: x[tl.asarray([True] * 7)],
+    "getitem no rows": lambda x: x[[]],
+    "getitem bools": lambda x: x[[True, False, True]],
+    "getitem floats": lambda x: x[tl.asarray([0.5])],
+    "unique_values": lambda x: tl.unique_values(x),
+    "unique_values of few": lambda x: tl.unique_values(tl.astype(x, bool)),
+    "nonzero": lambda x: tl.stack(tl.nonzero(x)),
+    "isin": lambda x: tl.isin(x, [1.0, 2.5, -3.0]),
+    "isin ints": lambda x: tl.isin(x, [1, 2], invert=True),
+    "isin itself": lambda x: tl.isin(x, x),
+    "searchsorted": lambda x: tl.searchsorted([-1.0, 0.5, 2.0], x),
+    "searchsorted right": lambda x: tl.searchsorted([-1, 0, 2], x, side="right"),
+    "searchsorted of rows": lambda x: tl.searchsorted(x, x),
+    "zeros": lambda x: tl.zeros(x.shape, x.dtype),
+    "ones less": lambda x: tl.ones((-1, 2)),
+    "full": lambda x: tl.full(x.shape, 2.5, x.dtype),
+    "full less": lambda x: tl.full((2, -1), 2.5),
+    "vecdot far": lambda x: tl.vecdot(x, x, axis=3),
+    "vecdot unlike": lambda x: tl.vecdot(x, tl.zeros((9,), x.dtype)),
     "diff": lambda x: tl.diff(x),
     "diff axis": lambda x: tl.diff(x, axis=0),
     "diff far": lambda x: tl.diff(x, axis=2),
@@ -177,3 +205,18 @@ def test_a_result_never_changes_with_its_source() -> None:
     results[0][...] = 7.0
     assert [result.numpy().tolist() for result in results][1:] == before[1:]
     assert x.numpy().tolist() == np.zeros((3, 4)).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_vecdot_agrees_with_its_steps_up_to_rounding(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    a, b = (tl.asarray(rng.normal(size=(3, 50)).astype(dtype)) for _ in range(2))
+    if dtype == "complex128":
+        a = a * (1 + 2j)
+    short = [tl.vecdot(a, b).numpy(), tl.vecdot(a, b, axis=0).numpy()]
+    with tl.debugging.op_callback(lambda *_: None):
+        steps = [tl.vecdot(a, b).numpy(), tl.vecdot(a, b, axis=0).numpy()]
+    for one, other in zip(short, steps, strict=True):
+        assert one.dtype == other.dtype
+        tolerance = 1e-5 if dtype == "float32" else 1e-13
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
