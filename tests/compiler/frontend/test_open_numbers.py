@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import warnings
 from typing import Any
 
@@ -246,3 +247,54 @@ def test_without_reducing_each_number_is_a_trace() -> None:
         for k in range(5):
             f(X, float(k))
     assert f.trace_count == 5
+
+
+class RandomNumbers:
+    """Random arithmetic of an int `n`, a float `a` and constants, as Python text."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+
+    def value(self, depth: int) -> str:
+        """An expression."""
+        rng = self.rng
+        if depth == 0 or rng.random() < 0.2:
+            return rng.choice(["n", "n", "a", "a", "2", "3", "-1", "0.5", "7", "-0.25"])
+        if rng.random() < 0.2:
+            kind = rng.choice(["-({})", "abs({})", "({}) ** 2", "({}) ** 3"])
+            return kind.format(self.value(depth - 1))
+        sign = rng.choice(["+", "-", "*", "/", "//", "%", "+", "-", "*"])
+        return f"({self.value(depth - 1)} {sign} {self.value(depth - 1)})"
+
+    def condition(self, depth: int) -> str:
+        """A question about an expression."""
+        sign = self.rng.choice(["<", "<=", ">", ">=", "==", "!="])
+        return f"{self.value(depth)} {sign} {self.rng.choice(['0', '1', '0.0', 'n', 'x[1]'])}"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_arithmetic_is_pythons(seed: int) -> None:
+    made = RandomNumbers(seed)
+    text = (
+        f"lambda x, n, a: (x * ({made.value(3)}), {made.value(3)}, "
+        f"tl.where({made.condition(1)}, x, {made.value(2)}), [{made.value(1)}, {made.value(2)}])"
+    )
+    function = eval(text, {"tl": tl})
+    compiled = tl.function(function)
+    pairs = [(k, 0.75 * k) for k in range(1, 9)] + [(-k, 0.5 * k) for k in range(1, 7)]
+    for n, a in pairs:
+        try:
+            expected = function(X, n, a)
+        except ZeroDivisionError:
+            with pytest.raises(ZeroDivisionError):
+                compiled(X, n, a)
+            continue
+        for one, other in zip(
+            tl.nest.flatten(compiled(X, n, a)), tl.nest.flatten(expected), strict=True
+        ):
+            assert type(one) is type(other), text
+            if isinstance(other, tl.Tensor):
+                assert one.dtype == other.dtype, text
+                np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6, err_msg=text)
+            else:
+                assert one == other, text
