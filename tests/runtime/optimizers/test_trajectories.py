@@ -1,4 +1,4 @@
-"""Optimizers against PyTorch's, step by step: `trajectories` wrote down what those do."""
+"""Optimizers against those of PyTorch and Optax, by what `trajectories` wrote down step by step."""
 
 from __future__ import annotations
 
@@ -8,11 +8,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.optimizers.trajectories import BETAS, CASES, FILE, START, WEIGHTS
+from tests.runtime.optimizers.trajectories import (
+    BETAS,
+    CASES,
+    FILE,
+    LABELS,
+    LBFGS_CASES,
+    LBFGS_FILE,
+    LION_CASES,
+    LION_FILE,
+    POINTS,
+    START,
+    WEIGHTS,
+)
 
 import tapeline as tl
 
 RECORDED: dict[str, list[list[float]]] = json.loads(FILE.read_text())
+RECORDED |= json.loads(LION_FILE.read_text())
+LBFGS: dict[str, list[list[float]]] = json.loads(LBFGS_FILE.read_text())
 
 OURS: dict[str, Callable[[], tl.optimizers.Optimizer]] = {
     "sgd": lambda: tl.optimizers.SGD(0.02),
@@ -26,17 +40,21 @@ OURS: dict[str, Callable[[], tl.optimizers.Optimizer]] = {
     "rmsprop": lambda: tl.optimizers.RMSprop(0.05, 0.9),
     "rmsprop momentum": lambda: tl.optimizers.RMSprop(0.05, 0.9, 0.5),
     "rmsprop centered": lambda: tl.optimizers.RMSprop(0.05, 0.9, centered=True),
+    "lion": lambda: tl.optimizers.Lion(0.05),
+    "lion betas": lambda: tl.optimizers.Lion(0.05, 0.8, 0.95),
+    "lion decay": lambda: tl.optimizers.Lion(0.05, 0.5, weight_decay=0.2),
     "adagrad": lambda: tl.optimizers.Adagrad(0.1, initial=0.1),
 }
 
 
 def test_every_case_is_recorded_and_compared() -> None:
-    assert set(RECORDED) == set(CASES) == set(OURS)
+    assert set(RECORDED) == {*CASES, *LION_CASES} == set(OURS)
+    assert set(LBFGS) == set(LBFGS_CASES)
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("name", OURS)
-def test_each_step_is_that_of_pytorch(name: str, compiled: bool) -> None:
+def test_each_step_is_that_of_the_other_library(name: str, compiled: bool) -> None:
     optimizer, x = OURS[name](), tl.Variable(np.array(START))
     weights = np.array(WEIGHTS)
 
@@ -49,3 +67,20 @@ def test_each_step_is_that_of_pytorch(name: str, compiled: bool) -> None:
     for want in RECORDED[name]:
         run()
         np.testing.assert_allclose(x.numpy().ravel(), want, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", LBFGS_CASES)
+def test_each_step_of_lbfgs_is_that_of_pytorch(name: str) -> None:
+    points, labels = np.array(POINTS), np.array(LABELS)
+
+    @tl.function
+    def loss(x: tl.Tensor) -> tl.Tensor:
+        scores = points @ x
+        return tl.sum(tl.nn.softplus(scores) - labels * scores) + 0.1 * tl.sum(x * x)
+
+    for count, want in enumerate(LBFGS[name], 1):
+        found = tl.optimizers.minimize(
+            loss, np.zeros(2), tolerance=0.0, max_steps=count, memory=LBFGS_CASES[name]
+        )
+        assert found.steps == count
+        np.testing.assert_allclose(found.x.numpy(), want, rtol=1e-7, atol=1e-12)
