@@ -13,8 +13,8 @@ from benchmarks.case import OURS, Case, Faster
 from benchmarks.measure import Call, Timing, summarize, time_block
 
 PLAIN = "without profile"
-ROUNDS = 60
-BLOCK = 0.01
+ROUNDS = 400
+BLOCK = 0.002
 """Seconds of calls between two readings of the clock."""
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits.py"
 

@@ -43,6 +43,12 @@ class Panel {
     this.blocks = blocksOf(graph, graph.kernels ? "none" : this.by, this.open);
     const aspect = width > 10 ? width / Math.max(height, 100) : 0.8;
     this.layout = layOut(this.blocks, aspect);
+    this.mapImage = null;
+    for (const edge of this.layout.edges) {
+      const across = edge.points.map((point) => point[0]);
+      edge.left = Math.min(...across);
+      edge.right = Math.max(...across);
+    }
     this.rowOfNode = new Map();
     this.blocks.forEach((block, b) => block.rows.forEach((row) => {
       row.block = block;
@@ -183,7 +189,7 @@ class Panel {
       const from = this.blocks[edge.from], to = this.blocks[edge.to];
       if (from === hover || to === hover) { strong.push(edge.points); continue; }
       const points = edge.points, end = points[points.length - 1];
-      if (end[1] < area.top || points[0][1] > area.bottom) continue;
+      if (end[1] < area.top || points[0][1] > area.bottom || edge.right < area.left || edge.left > area.right) continue;
       this.curve(context, points);
     }
     context.stroke();
@@ -240,17 +246,29 @@ class Panel {
     context.roundRect(map.left - 6, map.top - 6, map.wide + 12, map.high + 12, 6);
     context.fill();
     context.stroke();
-    for (const block of this.blocks) {
-      const row = block.rows[0], family = data.families[this.graph.nodes[row.unit.nodes[0]].f];
-      context.fillStyle = (style.dark ? family.night : family.day)[1];
-      context.fillRect(map.left + block.x * map.fit, map.top + block.y * map.fit, Math.max(1, block.width * map.fit), Math.max(1, block.height * map.fit));
-    }
+    context.drawImage(this.mapOf(map, ratio, style.dark), map.left, map.top, map.wide + 1, map.high + 1);
     const clip = (value, low, high) => Math.min(high, Math.max(low, value));
     const left = clip(area.left, 0, this.layout.width), right = clip(area.right, 0, this.layout.width);
     const top = clip(area.top, 0, this.layout.height), bottom = clip(area.bottom, 0, this.layout.height);
     context.strokeStyle = style.hit;
     context.lineWidth = 1.4;
     context.strokeRect(map.left + left * map.fit - 1, map.top + top * map.fit - 1, (right - left) * map.fit + 2, (bottom - top) * map.fit + 2);
+  }
+
+  mapOf(map, ratio, dark) {
+    // The blocks of the small map, drawn once and kept: moving about does not change them.
+    const key = `${map.fit} ${ratio} ${dark}`;
+    if (this.mapImage && this.mapImage.key === key) return this.mapImage.canvas;
+    const canvas = h("canvas", { width: Math.ceil((map.wide + 1) * ratio), height: Math.ceil((map.high + 1) * ratio) });
+    const context = canvas.getContext("2d");
+    context.scale(ratio, ratio);
+    for (const block of this.blocks) {
+      const row = block.rows[0], family = data.families[this.graph.nodes[row.unit.nodes[0]].f];
+      context.fillStyle = (dark ? family.night : family.day)[1];
+      context.fillRect(block.x * map.fit, block.y * map.fit, Math.max(1, block.width * map.fit), Math.max(1, block.height * map.fit));
+    }
+    this.mapImage = { key, canvas };
+    return canvas;
   }
 
   jump(event) {
