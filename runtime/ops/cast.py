@@ -26,6 +26,7 @@ from tapeline.runtime.tensor import (
     install_conversions,
     register_ufunc,
 )
+from tapeline.runtime.unwatched import plain_array, wrapped
 
 
 # -- real, imag, conj ------------------------------------------------------------------------------
@@ -295,7 +296,8 @@ def astype(
     wanted = canonical_dtype(dtype, "astype: dtype")
     if x.dtype is wanted:
         return _identity(x) if copy else x
-    return _cast(x, wanted)
+    array = plain_array(x)
+    return _cast(x, wanted) if array is None else wrapped(_cast_kernel(array, wanted))
 
 
 attach_method("astype", astype)

@@ -486,6 +486,9 @@ def arange(
     array([2, 5, 8])
     """
     check_device("arange", device)
+    is_plain = type(start) is type(step) is int and (stop is None or type(stop) is int)
+    if is_plain and step == 1 and dtype is None:
+        return new_tensor(np.arange(start, stop))
     start, stop, step = known_number(start), known_number(stop), known_number(step)
     if stop is None:
         start, stop = 0, start

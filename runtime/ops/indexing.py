@@ -250,21 +250,17 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     """`x[key]`."""
     array = plain_array(x)
     if array is not None:
-        is_basic = _is_basic(key)
-        places = None if is_basic else _plain_places(key)
-        if is_basic or places is not None:
+        kind = type(key)
+        if kind in _BASIC_TYPES or (kind is tuple and _BASIC_TYPES.issuperset(map(type, key))):
+            places = key  # NumPy gives a view, or one element
+        else:
+            places = _plain_places(key)
+        if places is not None or key is None:
             try:
-                return wrapped(array[key if is_basic else places])
+                return wrapped(array[places])
             except (IndexError, ValueError, TypeError):
                 pass  # what follows says what is wrong
     return read(x, parsed_key(key, x.shape))
-
-
-def traced_mask(key: Any) -> Tensor | None:
-    """The mask, where the whole key is a mask of a trace."""
-    if STATE.handler is None or not isinstance(key, Tensor | np.ndarray) or key.dtype.kind != "b":
-        return None
-    return as_tensor(key, argument="index")
 
 
 def _plain_places(key: Any) -> Array | None:
@@ -274,13 +270,6 @@ def _plain_places(key: Any) -> Array | None:
         return places if places.dtype.kind == "i" else None
     places = plain_array(key)
     return places if places is not None and places.ndim and places.dtype.kind in "ib" else None
-
-
-def _is_basic(key: Any) -> bool:
-    """Whether NumPy gives a view for the key, or one element."""
-    if type(key) is tuple:
-        return _BASIC_TYPES.issuperset(map(type, key))
-    return type(key) in _BASIC_TYPES
 
 
 def read(x: Tensor, key: Key) -> Tensor:

@@ -197,6 +197,9 @@ def dot(a: TensorLike, b: TensorLike, /) -> Tensor:
     >>> tl.dot([1, 2], [3, 4]).item()
     11
     """
+    arrays = plain_arrays((a, b))
+    if arrays is not None and arrays[0].ndim == arrays[1].ndim == 1:
+        return matmul(a, b)
     a, b = as_tensor(a, argument="dot: a"), as_tensor(b, argument="dot: b")
     if a.ndim == 0 or b.ndim == 0:
         return a * b

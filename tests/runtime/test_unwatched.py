@@ -131,6 +131,15 @@ FUNCTIONS: dict[str, Function] = {
     "pad": lambda x: tl.pad(x, 2),
     "pad less": lambda x: tl.pad(x, -1),
     "astype": lambda x: tl.astype(x, "float32"),
+    "astype ints": lambda x: tl.astype(x, "int16"),
+    "astype bools": lambda x: x.astype(bool),
+    "astype complex": lambda x: tl.astype(x, tl.complex64),
+    "astype unknown": lambda x: tl.astype(x, "U3"),
+    "dot": lambda x: tl.dot(x, x),
+    "dot unlike": lambda x: tl.dot(x, tl.zeros((9,), x.dtype)),
+    "arange": lambda x: tl.arange(5),
+    "arange from": lambda x: tl.arange(5, 2),
+    "arange by 0": lambda x: tl.arange(5, 9, 0),
     "floor_divide": lambda x: tl.floor_divide(x, 2),
 }  # fmt: skip
 
