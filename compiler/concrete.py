@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -30,7 +31,6 @@ from tapeline.compiler.ir.text import sizes_of
 from tapeline.compiler.staged.other_sizes import OtherSizes
 from tapeline.compiler.staged.staged import StagedGraph, callable_graph
 from tapeline.runtime import nest
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dims import Dim, is_open_shape, is_told
 from tapeline.runtime.dispatch import STATE

@@ -9,6 +9,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -31,7 +32,6 @@ from tapeline.compiler.frontend.tracebacks import users_traceback
 from tapeline.compiler.staged.other_sizes import OtherSizes
 from tapeline.compiler.traces import Traces, takes_numbers
 from tapeline.runtime import nest
-from tapeline.runtime.dataclass import replace
 from tapeline.runtime.dims import Dim, is_open_shape
 from tapeline.runtime.dispatch import BUSY, STATE
 from tapeline.runtime.errors import (

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,6 @@ from tapeline.compiler.codegen.native_call import NativeEntry
 from tapeline.compiler.executable.executable import Executable
 from tapeline.compiler.frontend.signature import is_told_by_identity, ordered_keys
 from tapeline.runtime import nest
-from tapeline.runtime.dataclass import replace
 from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dispatch import BUSY, RECORDING, STATE
 from tapeline.runtime.spec import canonical_dtype

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from tapeline.compiler.concrete import ConcreteFunction, with_none
@@ -12,7 +13,6 @@ from tapeline.compiler.frontend.families import Places, Plan
 from tapeline.compiler.frontend.specialize import Specializer
 from tapeline.compiler.staged.other_sizes import OtherSizes
 from tapeline.compiler.staged.staged import call_op, callable_graph
-from tapeline.runtime.dataclass import replace
 from tapeline.runtime.dims import Dim
 from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.sizes import Condition, Sizes

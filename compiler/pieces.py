@@ -13,6 +13,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -33,7 +34,6 @@ from tapeline.compiler.frontend.convert.state import (
 from tapeline.compiler.frontend.options import Options
 from tapeline.compiler.frontend.tracebacks import users_traceback
 from tapeline.compiler.function import Function
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import IndexOutOfRangeError
 from tapeline.runtime.growing_array import WRITES, GrowingArray
 from tapeline.runtime.tensor import Tensor, as_tensor

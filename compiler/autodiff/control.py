@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,6 @@ from tapeline.compiler.passes.cse import CommonSubexpressions
 from tapeline.compiler.passes.dce import DeadCode
 from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, run_pipeline
 from tapeline.runtime.backprop import imperative_grad
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.dispatch import STATE, bind, guarding, is_guarded
 from tapeline.runtime.op import Attrs, Op, get_op
 from tapeline.runtime.spec import TensorSpec

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.replay import replay_on_tape
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.backprop import imperative_grad
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.dispatch import STATE, guarding
 from tapeline.runtime.indexed_slices import IndexedSlices
 from tapeline.runtime.spec import Shape

@@ -14,8 +14,8 @@ ints: with floats the cut is not exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import GraphError
 
 GREEDY_ABOVE = 300_000

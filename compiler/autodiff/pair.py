@@ -4,11 +4,11 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tapeline.compiler.autodiff.joint import Joint
 from tapeline.compiler.autodiff.partition import partition
 from tapeline.compiler.ir.graph import Graph
-from tapeline.runtime.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ What the cut is told:
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from tapeline.compiler.autodiff.mincut import CutProblem, minimum_cut
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import GraphError
 from tapeline.runtime.op import Branch, IndexMap, Loop, Op, Reduction, Trait
 

@@ -7,6 +7,7 @@ here of outer rows.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 from tapeline.compiler.codegen.gather import (
     INDEX_MODES,
@@ -25,7 +26,6 @@ from tapeline.compiler.codegen.loops import ZERO, FunctionBuilder, Index
 from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, size_of
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.spec import TensorSpec
 
 

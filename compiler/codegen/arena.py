@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tapeline.compiler.codegen.program import Program, touched
-from tapeline.runtime.dataclass import dataclass
 
 ALIGNMENT = 64
 

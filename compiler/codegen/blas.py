@@ -12,12 +12,11 @@ import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-
-from tapeline.runtime.dataclass import dataclass, field
 
 RoutineName: TypeAlias = Literal["sgemm", "dgemm", "sgemv", "dgemv"]
 

@@ -10,13 +10,13 @@ in an order in which they can run. Nothing here emits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tapeline.compiler.codegen.values import is_supported
 from tapeline.compiler.codegen.views import dimension_map
 from tapeline.compiler.codegen.words import has_words
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.op import IndexMap, Pointwise, Reduction
 from tapeline.runtime.spec import Shape, TensorSpec
 

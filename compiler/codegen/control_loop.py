@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from tapeline.compiler.codegen.control_numbers import Frame
@@ -20,7 +21,6 @@ from tapeline.compiler.codegen.values import Value, code_of
 from tapeline.compiler.codegen.vector_plan import VectorPlan, vector_plan
 from tapeline.compiler.codegen.vector_turns import Numbers, VectorTurns
 from tapeline.compiler.ir.control_ops import LoopForm, loop_form
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import get_op
 
 UNLIMITED = (1 << 63) - 1

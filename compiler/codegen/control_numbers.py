@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 from tapeline.compiler.codegen.cluster import is_view
@@ -20,7 +21,6 @@ from tapeline.compiler.codegen.scalar import ScalarBuilder
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of
 from tapeline.compiler.ir.location import Location
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.op import Op, Pointwise, get_op
 
 _KEEP_SIGN = frozenset(map(get_op, ("multiply", "minimum", "maximum", "remainder", "floor_divide")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
@@ -18,7 +19,6 @@ from tapeline.compiler.codegen.program import (
 from tapeline.compiler.codegen.values import Value
 from tapeline.compiler.ir.control_ops import is_cond, loop_form
 from tapeline.compiler.ir.location import Location
-from tapeline.runtime.dataclass import dataclass, field
 
 INDEX_ERROR, LOOP_LIMIT = 3, 4
 """Statuses: the low byte; above it 16 bits for the place in the program, then the index."""

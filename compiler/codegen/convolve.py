@@ -9,6 +9,7 @@ and threads change no bit. Extents of images are part of the text; how many imag
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from tapeline.compiler.codegen.loops import ZERO, FunctionBuilder, Index, int64
@@ -16,7 +17,6 @@ from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.routine import single_launch
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, size_of
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
 _PANEL_VECTORS = 2

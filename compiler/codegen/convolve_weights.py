@@ -8,6 +8,7 @@ sum is one chain per image, and threads, which take blocks, change no bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from tapeline.compiler.codegen.convolve import Geometry, accumulators, at_place, geometry_of
@@ -16,7 +17,6 @@ from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.routine import single_launch
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, size_of
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.spec import Shape, TensorSpec
 
 _PANEL_VECTORS = 2

@@ -11,6 +11,7 @@ Inputs that cells hold are owned while the code runs, so a cell may be rebound m
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from tapeline.compiler.codegen import layout
@@ -22,7 +23,6 @@ from tapeline.compiler.codegen.entry_spec import (
 )
 from tapeline.compiler.codegen.function_text import FunctionText, Value
 from tapeline.compiler.codegen.native_call import MISS, NativeEntry
-from tapeline.runtime.dataclass import dataclass
 
 _RECYCLED_BYTES = 1024
 _NOT_RETURNED = ("store", "kept")

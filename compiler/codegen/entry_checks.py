@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.entry_runtime import runtime_symbols
 from tapeline.compiler.codegen.entry_spec import ArgSpec, CellGuard, EntrySpec, Recording
 from tapeline.compiler.codegen.function_text import FunctionText, Value
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.record import Node, TapeSet
 from tapeline.runtime.spec import DType, Shape
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.entry_checks import EntryChecks
 from tapeline.compiler.codegen.entry_spec import Container, Recording, Structure
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.record import record_joint
 
 

@@ -6,10 +6,10 @@ Plain descriptions; `entry` emits code for them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from tapeline.compiler.codegen import layout
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.spec import DType, Shape
 
 ArgKind: TypeAlias = Literal[

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import dataclass, replace
 from math import prod
 
 from tapeline.compiler.codegen.kernels import program_key
@@ -28,7 +29,6 @@ from tapeline.compiler.codegen.strategies import lanes_of
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of
 from tapeline.compiler.codegen.views import Layout
-from tapeline.runtime.dataclass import dataclass, replace
 
 MOST_STEPS = 64
 FIRST_OPERAND = 3

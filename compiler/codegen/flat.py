@@ -7,6 +7,7 @@ loaded once and spread by shuffles. The innermost extent is part of the code.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tapeline.compiler.codegen.loops import ZERO, FunctionBuilder, Index, int64
@@ -15,7 +16,6 @@ from tapeline.compiler.codegen.passplan import Plan
 from tapeline.compiler.codegen.schedule import Schedule
 from tapeline.compiler.codegen.sweep import Bases, PassForm, Sweep
 from tapeline.compiler.codegen.values import Value
-from tapeline.runtime.dataclass import dataclass
 
 LONGEST = 10
 """The longest row that is worth as many copies of the program."""

@@ -7,6 +7,7 @@ for its chunk, and 1 plus its position is left in the error cell.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Literal, TypeAlias
 
@@ -14,7 +15,6 @@ from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, Index
 from tapeline.compiler.codegen.nest import Kernel, KernelFunction, Launch, SlotValue
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, bits_of, code_of, is_signed, size_of
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.spec import DType, TensorSpec
 
 PARTS = 8

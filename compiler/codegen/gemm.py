@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from tapeline.compiler.codegen.function_text import FunctionText, Value
 from tapeline.compiler.codegen.target import Target
-from tapeline.runtime.dataclass import dataclass, field
 
 K_BLOCK = 384
 """Terms per chain; changing it changes results."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, Index
 from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.routine import single_launch
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, is_signed, size_of
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.spec import DType, TensorSpec
 
 

@@ -6,6 +6,7 @@ What is chosen never depends on the number of threads, so neither do the bits of
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import TypeAlias
 
@@ -37,7 +38,6 @@ from tapeline.compiler.codegen.strategies import (
 )
 from tapeline.compiler.codegen.sweep import position_code
 from tapeline.compiler.codegen.target import Target
-from tapeline.runtime.dataclass import replace
 
 SPLIT_SIZE = 1 << 17
 """From so many points on, a launch should have several chunks."""

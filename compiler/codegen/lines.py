@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,6 @@ from tapeline.compiler.codegen.values import (
     suffix_of,
     type_of,
 )
-from tapeline.runtime.dataclass import dataclass
 
 TypedText = tuple[str, str]
 """An LLVM type (with parameter attributes) and an operand."""

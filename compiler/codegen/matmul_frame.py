@@ -6,11 +6,11 @@ A kernel's launch goes over `extent` indices, by default one per product of the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tapeline.compiler.codegen.function_text import FunctionText, Value
 from tapeline.compiler.codegen.matrix import Product
 from tapeline.compiler.codegen.nest import Kernel, KernelFunction, Launch, SlotValue
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.spec import DType
 
 FLOAT_TYPES: Mapping[str, str] = {"float32": "float", "float64": "double"}

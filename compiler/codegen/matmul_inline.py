@@ -6,10 +6,11 @@ Every element of the result is one chain of fused multiply-adds in order of k, f
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tapeline.compiler.codegen.function_text import FunctionText, Value
 from tapeline.compiler.codegen.matmul_frame import Frame
 from tapeline.compiler.codegen.target import Target
-from tapeline.runtime.dataclass import dataclass
 
 _UNROLLED_K = 4
 _MAX_ROWS = 8

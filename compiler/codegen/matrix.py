@@ -5,7 +5,8 @@ Nothing here emits.
 
 from __future__ import annotations
 
-from tapeline.runtime.dataclass import dataclass, replace
+from dataclasses import dataclass, replace
+
 from tapeline.runtime.spec import DType, Shape
 
 

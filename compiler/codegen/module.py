@@ -12,6 +12,7 @@ linked.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from typing import Any
@@ -42,7 +43,6 @@ from tapeline.compiler.codegen.program import (
 )
 from tapeline.compiler.codegen.step_clock import mark_text, marks_text, note_text
 from tapeline.compiler.codegen.target import Target
-from tapeline.runtime.dataclass import dataclass, field
 
 STACK_ARENA = 16384
 """Arenas up to this size live on the stack of `run`."""

@@ -8,9 +8,9 @@ Nothing here knows graphs, and nothing here emits. Both forms print as text.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.spec import DType, Shape
 
 StepKind: TypeAlias = Literal[

@@ -18,11 +18,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tapeline.compiler.codegen.target import Target
-from tapeline.runtime.dataclass import dataclass, field
 
 DIRECTORY_VARIABLE = "TAPELINE_CACHE_DIR"
 """Environment variable that names the folder."""

@@ -6,6 +6,7 @@ Elements are compared by keys in which NaN is largest and zeros of both signs ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
@@ -14,7 +15,6 @@ from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.routine import single_launch
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, integer_like, is_float, size_of
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Predicate
 from tapeline.runtime.spec import DType, TensorSpec
 

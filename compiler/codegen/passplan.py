@@ -10,10 +10,10 @@ Pure: nothing here emits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from tapeline.compiler.codegen.nest import Nest, Step
 from tapeline.compiler.codegen.schedule import ARG_KINDS, Schedule
-from tapeline.runtime.dataclass import dataclass
 
 HEAVY = 12
 """From so many instructions per vector on, a value is kept in memory instead of computed again."""

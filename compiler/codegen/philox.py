@@ -5,12 +5,13 @@ See Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, Index
 from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.routine import single_launch
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value
-from tapeline.runtime.dataclass import dataclass
 
 ROUNDS = 10
 MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)

@@ -5,6 +5,7 @@ each window gets. Dense arrays; a chunk is a range of examples, within which the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -15,7 +16,6 @@ from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.routine import single_launch
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, size_of
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
 MOST_PLACES = 32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from tapeline.compiler.codegen.nest import Nest
@@ -10,7 +11,6 @@ from tapeline.compiler.codegen.routine import Routine
 from tapeline.compiler.codegen.views import Layout
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.spec import TensorSpec
 

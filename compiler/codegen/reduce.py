@@ -6,6 +6,7 @@ A reducer's state is a list of values. The same methods serve vectors of lanes a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tapeline.compiler.codegen.builder import Builder
 from tapeline.compiler.codegen.nest import Step
@@ -17,7 +18,6 @@ from tapeline.compiler.codegen.values import (
     is_float,
     is_signed,
 )
-from tapeline.runtime.dataclass import dataclass
 
 State = list[Value]
 

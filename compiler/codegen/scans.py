@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Literal, TypeAlias
 
@@ -11,7 +12,6 @@ from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.routine import single_launch
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, size_of
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.spec import DType, TensorSpec
 
 ScanKind: TypeAlias = Literal["cumulative_sum", "cumulative_prod"]

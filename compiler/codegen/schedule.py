@@ -5,11 +5,11 @@ Pure: nothing here emits, and nothing depends on how many threads there are.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from tapeline.compiler.codegen.memory import Access
 from tapeline.compiler.codegen.nest import Nest
-from tapeline.runtime.dataclass import dataclass, replace
 
 Mode: TypeAlias = Literal["rows", "lanes"]
 """rows: the innermost loop runs along the vector dimension.

@@ -8,6 +8,7 @@ in the first-level cache.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tapeline.compiler.codegen.lanes import LaneSweep
 from tapeline.compiler.codegen.loops import ZERO, Index, int64
@@ -16,7 +17,6 @@ from tapeline.compiler.codegen.reduce import ROWS, Reducer, State, Total
 from tapeline.compiler.codegen.schedule import Schedule
 from tapeline.compiler.codegen.sweep import Bases
 from tapeline.compiler.codegen.values import Value, type_of
-from tapeline.runtime.dataclass import dataclass
 
 WIDTH = 256
 """Columns whose accumulators are kept at a time; a multiple of all lanes."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tapeline.compiler.codegen.nest import Nest, Step
 from tapeline.compiler.codegen.passplan import live_values
 from tapeline.compiler.codegen.reduce import Reducer
 from tapeline.compiler.codegen.values import code_of
-from tapeline.runtime.dataclass import replace
 
 REDUCING = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 

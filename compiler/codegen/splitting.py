@@ -8,10 +8,11 @@ Pure: nothing here emits.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from tapeline.compiler.codegen.nest import Nest, Operand, Step
 from tapeline.compiler.codegen.passplan import levels_of, live_values
 from tapeline.compiler.codegen.schedule import ARG_KINDS, Ragged, Space, space_of
-from tapeline.runtime.dataclass import dataclass, replace
 
 PART = 8192
 """About how many points one part of a reduction has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
@@ -25,7 +26,6 @@ from tapeline.compiler.codegen.sweep import PassForm, Sweep
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.transpose import LANES, TILE, TileSweep, tiled
 from tapeline.compiler.codegen.values import Value, code_of
-from tapeline.runtime.dataclass import dataclass
 
 MOST_STRIDED = 16
 """Most lanes where elements are picked one by one, each by instructions of its own."""

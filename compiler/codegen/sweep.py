@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, Index, int64
@@ -11,7 +12,6 @@ from tapeline.compiler.codegen.passplan import Plan
 from tapeline.compiler.codegen.reduce import Reducer
 from tapeline.compiler.codegen.schedule import Schedule
 from tapeline.compiler.codegen.values import Value, code_of, size_of
-from tapeline.runtime.dataclass import dataclass
 
 Bases: TypeAlias = list[str | Value]
 """Per stream the pointer (of an operand) or the int64 (of a position) at a point of the space."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+from dataclasses import dataclass, replace
 from functools import cache
-
-from tapeline.runtime.dataclass import dataclass, replace
 
 CPU_VARIABLE = "TAPELINE_CPU"
 """Environment variable that names another CPU (LLVM's names, or "generic") to compile for."""

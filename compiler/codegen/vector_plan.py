@@ -7,6 +7,7 @@ that how many turns stay in range is known before the first one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import cast
 
 from tapeline.compiler.codegen.cluster import is_view
@@ -16,7 +17,6 @@ from tapeline.compiler.ir.control_ops import LoopForm
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.index_terms import CONSTANT_TERM, sum_terms
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.op import Pointwise, get_op
 from tapeline.runtime.spec import TensorSpec
 

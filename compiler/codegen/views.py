@@ -8,13 +8,13 @@ copy those.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.spec import Shape
 

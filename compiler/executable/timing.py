@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +23,6 @@ from tapeline.compiler.codegen.engine import CompiledModule, get_engine
 from tapeline.compiler.codegen.module import Module
 from tapeline.compiler.codegen.step_clock import OF_RECORD, OF_TIMING, OF_TRACE, ticks_text
 from tapeline.compiler.ir.graph import Graph
-from tapeline.runtime.dataclass import dataclass
 
 TRACE_WORDS = 1 << 19
 """Memory for single runs, some 200,000 steps; later ones are only counted."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import SIZE
 from tapeline.runtime.batching.level import Level
 from tapeline.runtime.collections import copy_of_collections
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dispatch import STATE, push_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError

@@ -8,6 +8,7 @@ new values in the trace around.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.ir.control_ops import make_cond_op, make_scan_op, make_while_op
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.errors import ShapeError, TracingError
 from tapeline.runtime.op import Trait

@@ -10,6 +10,7 @@ import ctypes
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
@@ -26,7 +27,6 @@ from tapeline.compiler.frontend.convert.reads import (
     take_snapshot,
 )
 from tapeline.compiler.frontend.convert.state import UNDEF, read_cell
-from tapeline.runtime.dataclass import dataclass
 
 
 class Word(NamedTuple):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 
 MAX_TRACES = 256

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from tapeline.compiler.inspect.summary import WIDTH
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interpret import run_graph
 from tapeline.compiler.open_function import OpenFunction
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.tables import Table, Tabular
 
 _SECONDS = 0.05

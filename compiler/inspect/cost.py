@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tapeline.compiler.inspect.kernels import KernelInfo, KernelList
 from tapeline.compiler.inspect.machine import Machine
 from tapeline.compiler.inspect.summary import WIDTH, bytes_text
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.tables import Table, Tabular
 
 Limit: TypeAlias = Literal["memory", "arithmetic", "overhead"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, TypeAlias
 
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT
 from tapeline.compiler.ir.text import attr_text, constant_hash, print_graph, spec_text
-from tapeline.runtime.dataclass import dataclass
 
 Mark: TypeAlias = Literal["-", "+", "~", " "]
 

@@ -7,6 +7,7 @@ used, and so is a value that is used far from where it was made. Draws nothing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import cast
 
 from tapeline.compiler.inspect.families import family_of_node
@@ -14,7 +15,6 @@ from tapeline.compiler.inspect.layout import layer_numbers
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
 from tapeline.compiler.ir.text import attr_text, constant_text, spec_text
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.op import Trait
 
 SMALL_GRAPH = 40

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import dataclass, field, replace
 
 from tapeline.compiler.inspect.families import family_of_node
 from tapeline.compiler.inspect.fold import Folded, Reference, Row, shorten, value_name
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
 from tapeline.compiler.ir.text import spec_text
-from tapeline.runtime.dataclass import dataclass, field, replace
 
 LONG_GRAPH = 400
 """Pictures of more nodes than this show functions."""

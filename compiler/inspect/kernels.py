@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from tapeline.compiler.codegen.module import Module
 from tapeline.compiler.codegen.nest import Kernel, Nest, Operand
@@ -17,7 +18,6 @@ from tapeline.compiler.codegen.program import (
 )
 from tapeline.compiler.inspect.summary import WIDTH, bytes_text
 from tapeline.compiler.ir.graph import Graph
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.spec import Shape
 from tapeline.runtime.tables import Table, Tabular
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right, insort
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
-
-from tapeline.runtime.dataclass import dataclass
 
 Point: TypeAlias = tuple[float, float]
 Edge: TypeAlias = tuple[int, int]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 import numpy as np
@@ -17,7 +18,6 @@ from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.compiler.ir.text import subgraphs_first_use
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Trait
 from tapeline.runtime.spec import TensorSpec
 

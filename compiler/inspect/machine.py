@@ -6,11 +6,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-
-from tapeline.runtime.dataclass import dataclass
 
 STREAM_BYTES = 1 << 26
 """The size of the array that is copied: beyond the caches."""

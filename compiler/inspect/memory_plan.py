@@ -3,6 +3,7 @@ addresses downwards."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
 
 from tapeline.compiler.codegen.module import Module
@@ -18,7 +19,6 @@ from tapeline.compiler.inspect.summary import WIDTH, bytes_text
 from tapeline.compiler.inspect.svg import COLOURS
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.text import spec_text
-from tapeline.runtime.dataclass import dataclass
 
 STEP_WIDTH = 46.0
 MIN_WIDTH = 520.0

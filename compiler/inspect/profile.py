@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from tapeline.compiler.inspect.kernels import KernelInfo, describe_kernels
 from tapeline.compiler.inspect.machine import Machine, measure_machine
 from tapeline.compiler.inspect.summary import WIDTH
 from tapeline.compiler.ir.location import Location
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.tables import Table, Tabular
 
 CACHED_BYTES = 1 << 20

@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from typing import NamedTuple
 
@@ -34,7 +35,6 @@ from tapeline.compiler.inspect.layout import layered_layout as place_boxes
 from tapeline.compiler.ir.control_ops import is_cond, is_loop
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.text import subgraphs_first_use
-from tapeline.runtime.dataclass import replace
 from tapeline.runtime.op import Op
 
 COLOURS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from tapeline.compiler.frontend.location import user_location
@@ -13,7 +14,6 @@ from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import PICK
 from tapeline.runtime.callbacks import op_callback
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.op import Op, Trait, registered_ops
 from tapeline.runtime.recorder import Tape

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interpret import run_graph
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import GraphError, LoopLimitError
 from tapeline.runtime.op import OUT, Attrs, Branch, Loop, Op, Trait, define_op, install_maker
 from tapeline.runtime.spec import TensorSpec, spec_of

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.passes.base import PassResult
 from tapeline.compiler.passes.equivalent_forms import EQUIVALENT_FORMS
 from tapeline.compiler.passes.exact_rules import EXACT_RULES, GENERAL_RULES
 from tapeline.compiler.passes.rewrite import Rule, RuleSet
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Op
 
 

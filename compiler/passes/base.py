@@ -15,11 +15,11 @@ out. A pass
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PICK
-from tapeline.runtime.dataclass import dataclass
 
 Value: TypeAlias = int | tuple[int, ...]
 """What stands for a node in the new graph: an id, or one per part of a value of several parts."""

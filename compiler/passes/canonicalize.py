@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -11,7 +12,6 @@ from tapeline.compiler.ir.graph import Graph, attrs_key, infer_spec
 from tapeline.compiler.ir.structure_ops import CONSTANT
 from tapeline.compiler.passes.base import PassResult
 from tapeline.compiler.passes.rewrite import GeneralRule, Match, Rule, RuleSet
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Op, Reduction, Trait
 from tapeline.runtime.ops.cast import CAST, IDENTITY, STOP_GRADIENT
 from tapeline.runtime.ops.permuting import FLIP, PERMUTE_DIMS

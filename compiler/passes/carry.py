@@ -7,13 +7,13 @@ loop carries it as one more number, and does not wait for memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from tapeline.compiler.ir.control_ops import LoopForm, loop_form, remake
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.index_terms import CONSTANT_TERM, Terms, sum_terms
 from tapeline.compiler.ir.location import Location
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Attrs, Op, get_op
 
 

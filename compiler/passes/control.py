@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from tapeline.compiler.ir.control_ops import is_cond, is_loop, loop_form, remake
@@ -21,7 +22,6 @@ from tapeline.compiler.passes.elements import name_elements, work_on_elements
 from tapeline.compiler.passes.invariants import hoist_invariants
 from tapeline.compiler.passes.row_producers import sink_rows
 from tapeline.compiler.passes.small_arrays import array_of, elements_of, split_graphs
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Attrs, Loop, Op, Trait
 
 SMALL = 64

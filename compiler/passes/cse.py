@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import cast
 
 from tapeline.compiler.ir.graph import SMALL_CONSTANT_BYTES, Graph, attrs_key
 from tapeline.compiler.passes.base import PassResult, Rebuild, rebuild
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Trait
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.passes.base import PassResult, Rebuild, Value, rebuild
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import GraphError
 from tapeline.runtime.op import Attrs, Expansion
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy.typing as npt
 from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild, rebuild
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Attrs, Op, Trait
 
 

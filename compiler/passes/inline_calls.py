@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild, Value
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Op, Trait
 
 

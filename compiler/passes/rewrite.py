@@ -8,6 +8,7 @@ op is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,6 @@ from tapeline.compiler.ir.structure_ops import CONSTANT
 from tapeline.compiler.passes.base import PassResult, Rebuild, rebuild
 from tapeline.compiler.passes.dce import DeadCode
 from tapeline.compiler.passes.fold import Fold
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.spec import TensorSpec
 

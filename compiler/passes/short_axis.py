@@ -11,13 +11,13 @@ reduced. Sums over the short axis are then sums of a few arrays, in order.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import cast
 
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild
 from tapeline.compiler.passes.small_arrays import array_of, elements_of
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.op import Pointwise, Reduction, get_op
 from tapeline.runtime.spec import TensorSpec
 

@@ -12,6 +12,7 @@ tell, and anything but pointwise ops keep the loop a loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +21,6 @@ from tapeline.compiler.ir.control_ops import LoopForm, is_cond, is_loop, loop_fo
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.op import Pointwise, get_op
 
 FEWEST_TURNS = 32

@@ -9,6 +9,7 @@ bits, and so does a difference with its terms exchanged, but for the sign.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +18,6 @@ import numpy.typing as npt
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT
 from tapeline.compiler.passes.base import PassResult, Rebuild
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.op import IndexMap, Pointwise, get_op
 from tapeline.runtime.spec import TensorSpec
 

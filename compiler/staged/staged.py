@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,6 @@ from tapeline.compiler.staged.stages import (
     has_value_sizes,
     is_sized,
 )
-from tapeline.runtime.dataclass import replace
 from tapeline.runtime.dims import COMPARE, Dim
 from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.op import Op

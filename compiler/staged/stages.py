@@ -7,6 +7,7 @@ own. It ends with an op that tells a size; the stages after it have that size am
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tapeline.compiler.frontend.specialize import has_open_sizes
@@ -14,7 +15,6 @@ from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.compiler.ir.text import sizes_of
 from tapeline.compiler.passes.dce import live_nodes
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import GraphError
 from tapeline.runtime.op import Attrs, Op, Trait
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tapeline.runtime import nest
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import CheckError
 from tapeline.runtime.op import Trait, define_op

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tapeline.compiler.codegen.elf import read_symbols
@@ -23,7 +24,6 @@ from tapeline.compiler.export.aot.source import (
     prototype,
 )
 from tapeline.compiler.export.aot.targets import Machine, find_machine
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import ArgumentError, ExportError
 
 _C_LIBRARY = frozenset({"memcpy", "memset", "memmove", "bcmp", "memcmp"})

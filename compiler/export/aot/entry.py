@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,6 @@ from tapeline.compiler.codegen.module import Module, assemble
 from tapeline.compiler.codegen.program import ControlStep, HostStep, Program
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.ir.graph import Array, Graph
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import ExportError
 from tapeline.runtime.spec import TensorSpec
 

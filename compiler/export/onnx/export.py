@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tapeline.compiler.autodiff.joint import build_joint, is_differentiable_kind
@@ -21,7 +22,6 @@ from tapeline.compiler.export.onnx.model import (
 from tapeline.compiler.export.onnx.translate import Translator, fixing_conditions, prepare
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.open_function import OpenFunction
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import DTypeError, ExportError
 from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import TensorSpec, spec_of

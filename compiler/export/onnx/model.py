@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tapeline.compiler.ir.location import Location
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.dims import Dim, source_of
 from tapeline.runtime.errors import DTypeError, MissingPackageError
 from tapeline.runtime.spec import DType, TensorSpec

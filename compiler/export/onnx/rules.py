@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from tapeline.compiler.export.onnx.model import INT64, Array, OnnxGraph, Ref
 from tapeline.compiler.export.onnx.scalar import BOOL, INT32, OnnxScalars, computing_dtype
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import ExportError
 from tapeline.runtime.op import (
     Assembly,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from tapeline.compiler.frontend.convert.state import State, appended_lists, oute
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime import nest
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import TracingError
 from tapeline.runtime.op import get_op

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from tapeline.compiler.frontend.convert.containers import Slot
 from tapeline.compiler.frontend.convert.state import is_symbolic
 from tapeline.compiler.frontend.convert.unify import Joined, describe, is_number
 from tapeline.runtime import nest
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import PathError
 from tapeline.runtime.ops.shaping import broadcast_to
 from tapeline.runtime.spec import spec_of

@@ -10,11 +10,11 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from tapeline.compiler.frontend.convert.state import UNDEF, read_cell
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.tensor import Tensor
 
 _DEPTH = 4

@@ -10,6 +10,7 @@ import ast
 import dis
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -31,7 +32,6 @@ from tapeline.compiler.frontend.convert.syntax import (
     parameters,
     statements,
 )
-from tapeline.runtime.dataclass import dataclass
 
 CO_SUSPENDS = 0x20 | 0x80 | 0x200
 """Flags of generators, coroutines and asynchronous generators."""

@@ -7,10 +7,10 @@ the flags. A loop with a flag that ends it remembers so in `stops`.
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass, field
 from typing import Any
 
 from tapeline.compiler.frontend.convert.syntax import LOOPS, contains, statements
-from tapeline.runtime.dataclass import dataclass, field
 
 RETURNED = "@ret"
 RESULT = "@rv"

@@ -8,6 +8,7 @@ of a list, a tensor of outside), or gives a wider type, it is traced again with 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,6 @@ from tapeline.compiler.frontend.convert.unify import (
     same_object,
 )
 from tapeline.runtime import nest
-from tapeline.runtime.dataclass import dataclass, field
 from tapeline.runtime.errors import ArgumentError, DynamicShapeError, TracingError
 from tapeline.runtime.loop_options import LoopOptions
 from tapeline.runtime.spec import spec_of

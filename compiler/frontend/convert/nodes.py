@@ -7,6 +7,7 @@ tensors and Variables of outside that any of them uses.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from tapeline.compiler.ir.control_ops import make_cond_op, make_scan_op, make_wh
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
 from tapeline.runtime.batching.level import Batched
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import LoopLimitError, TracingError
 from tapeline.runtime.op import Trait, get_op

@@ -12,11 +12,11 @@ import ast
 import linecache
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
 from tapeline.compiler.frontend.convert.syntax import FunctionNode, walk_scope
-from tapeline.runtime.dataclass import dataclass
 
 _FUTURES = 0
 for _name in future.all_feature_names:

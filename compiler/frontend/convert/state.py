@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any, Final, TypeAlias
 
 from tapeline.compiler.frontend.capture import CapturingGraph, graph_around
 from tapeline.runtime.batching.level import Level
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.dims import Dim
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.open_numbers import OpenNumber

@@ -3,6 +3,7 @@ one spec; or says why that cannot be."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from tapeline.compiler.frontend.convert.blocktrace import (
 )
 from tapeline.compiler.frontend.convert.state import UNDEF
 from tapeline.runtime import nest
-from tapeline.runtime.dataclass import dataclass
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.operators import promoted_dtype
 from tapeline.runtime.spec import TensorSpec, spec_of
