@@ -23,8 +23,8 @@ class NamespaceInfo:
     def capabilities(self) -> dict[str, Any]:
         """What indexing and shapes can do; None stands for no limit.
 
-        Masks and shapes that depend on values work eagerly, not while a function is traced. NumPy
-        bounds the number of dimensions.
+        Masks and shapes that depend on values work eagerly and in compiled functions. NumPy bounds
+        the number of dimensions.
         """
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 

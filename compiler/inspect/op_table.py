@@ -46,7 +46,8 @@ Public functions use these ops, often several of them; `tl.<name>` says how.
   {numpy}.
   Sorted axes of more than 128 elements are NumPy calls, too.
 - **vmap**: "rule" where a batched op does the work of all examples at once; "simpler ops" where
-  that holds for its parts; "one by one" where it runs once per example.
+  that holds for its parts; "one by one" where it runs once per example; "error" for effects, and
+  where the size of the result depends on values.
 """
 
 
@@ -75,10 +76,10 @@ def gradient_form(op: Op) -> str:
 
 def vmap_form(op: Op) -> str:
     """How an op runs under `tl.vmap`."""
+    if op.has(Trait.EFFECT) or op.has(Trait.SIZED):
+        return "error"
     if op.batch is not None or op.has(Trait.ELEMENTWISE):
         return "rule"
-    if op.has(Trait.EFFECT):
-        return "error"
     return "simpler ops" if isinstance(op.lowering, Expansion) else "one by one"
 
 

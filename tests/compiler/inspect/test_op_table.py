@@ -16,7 +16,7 @@ NUMPY_FAMILIES = {
 """Files whose work NumPy does in compiled functions: transforms, LAPACK, messages, and draws by
 rejection or by an inverse that must be the same eagerly and compiled, and example by example."""
 
-SIZES_DEPEND_ON_VALUES = {"nonzero", "unique"}
+SIZES_DEPEND_ON_VALUES = {"nonzero", "unique", "repeat_places", "span"}
 
 
 def test_page_on_ops_is_up_to_date() -> None:
