@@ -235,6 +235,12 @@ def tensordot(
     >>> tl.tensordot([[1, 2], [3, 4]], [[1, 0], [0, 1]], axes=2).item()
     5
     """
+    arrays = plain_arrays((a, b))
+    if type(axes) is int and axes >= 0 and arrays and arrays[0].dtype.kind in "iufc":
+        try:
+            return wrapped(np.tensordot(arrays[0], arrays[1], axes))
+        except (IndexError, ValueError):
+            pass  # what follows says what is wrong
     a, b = as_tensor(a, argument="tensordot: a"), as_tensor(b, argument="tensordot: b")
     a_axes, b_axes = _contracted(axes, a.ndim, b.ndim)
     for i, k in zip(a_axes, b_axes, strict=True):
