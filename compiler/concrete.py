@@ -14,7 +14,7 @@ import numpy as np
 from tapeline.compiler.autodiff.joint import is_differentiable_kind
 from tapeline.compiler.calling import ShownText, TraceCalls, show_spec
 from tapeline.compiler.codegen.target import PLAIN, Manner
-from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.compiler.compiled import OBSERVER, DifferentiableGraph
 from tapeline.compiler.donation import Donation
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
@@ -25,6 +25,7 @@ from tapeline.compiler.frontend.guards import Guards, build_guards
 from tapeline.compiler.frontend.number_inputs import OpenNumbers
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.frontend.symbol import Symbol
+from tapeline.compiler.in_place import results_in_place
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import SIZE
 from tapeline.compiler.ir.text import sizes_of
@@ -546,7 +547,7 @@ class ConcreteFunction(TraceCalls):
         if self.staged is not None:
             outputs = self.staged(inputs, other)
         elif donation is None:
-            outputs = self.differentiable(inputs)
+            outputs = self._written_over(inputs) or self.differentiable(inputs)
         else:
             outputs = donation.results(self.differentiable.compiled, inputs)
         first, last = self._n_results, self._n_results + len(self._assigned)
@@ -561,6 +562,16 @@ class ConcreteFunction(TraceCalls):
         if donation is not None:
             donation.take(tensors)
         return self.pack(*outputs)
+
+    def _written_over(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...] | None:
+        """The graph's outputs, with changed arguments written over; None where that cannot be."""
+        if not self._cells or not Donation.is_possible() or OBSERVER[0] is not None:
+            return None
+        last = self._n_results + len(self._assigned)
+        changed = [
+            (target, last + k) for k, target in enumerate(self._cells) if isinstance(target, int)
+        ]
+        return results_in_place(self.differentiable.compiled, inputs, changed)
 
     def _check_writable(self, value: Any, position: int) -> None:
         if type(value) is not Tensor and not (

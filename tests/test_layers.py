@@ -46,7 +46,7 @@ COMPILER_LAYERS = (
     ("executable",),
     ("native",),
     ("compiled", "call_rules"),
-    ("calling", "donation", "eagerly", "examples", "staged"),
+    ("calling", "donation", "eagerly", "examples", "in_place", "staged"),
     ("concrete", "inspect", "open_function", "any_rank"),
     ("traces",),
     ("function",),

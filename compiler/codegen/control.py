@@ -51,6 +51,8 @@ class ControlEmitter(NumberEmitter):
         self.given: dict[int, str] = {}
         self.slots = 1
         self.calls_host = False
+        self.is_guarded = False
+        """Whether the function cannot fail where it writes over what it is given."""
 
     # ---- the function
 
@@ -58,7 +60,7 @@ class ControlEmitter(NumberEmitter):
         """The text of the function."""
         b = self.b
         inputs, targets = self._parameters(made.step)
-        results = self.control(made, inputs, targets, 0)
+        results = self.control(made, inputs, targets, 0, is_outermost=True)
         for target, result in zip(targets, results, strict=True):
             if target is not None and result is not None:
                 b.store(result, target)
@@ -268,6 +270,7 @@ class ControlEmitter(NumberEmitter):
         arguments: Sequence[Argument],
         targets: Sequence[str | None],
         base: int,
+        is_outermost: bool = False,
     ) -> list[Value | None]:
         """Emits a choice or a loop; returns its numbers, arrays go to `targets`."""
         if not made.bodies:
@@ -275,7 +278,10 @@ class ControlEmitter(NumberEmitter):
             return RegisterLoop(self.b, lanes, self.require).emit(made, arguments, targets)
         if is_cond(made.step.op):
             return self._branch(made, arguments, targets, base)
-        return LoopEmitter(self, made, arguments, targets, base).emit()
+        loop = LoopEmitter(self, made, arguments, targets, base, is_outermost)
+        results = loop.emit()
+        self.is_guarded = is_outermost and loop.is_guarded
+        return results
 
     def _branch(
         self,
@@ -336,7 +342,10 @@ def emit_control_chunks(
 
 def emit_control(
     made: PreparedControl, name: str, target: Target, steps: Steps, sites: list[Site]
-) -> tuple[str, ScalarBuilder]:
-    """The text of a step's function, and the builder that holds what it needs besides."""
+) -> tuple[str, ScalarBuilder, bool]:
+    """The text of a step's function, the builder that holds what it needs besides, and whether it
+    cannot fail where it writes over what it is given."""
     emitter = ControlEmitter(target, steps, sites)
-    return emitter.emit(made, name), emitter.b
+    text = emitter.emit(made, name)
+    never_fails = not emitter.failures or emitter.is_guarded
+    return text, emitter.b, never_fails and not emitter.calls_host

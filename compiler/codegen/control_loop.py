@@ -9,6 +9,7 @@ from typing import Protocol
 from tapeline.compiler.codegen.control_numbers import Frame
 from tapeline.compiler.codegen.control_plan import (
     LOOP_LIMIT,
+    NEEDS_ROOM,
     Argument,
     PreparedBody,
     PreparedControl,
@@ -24,6 +25,8 @@ from tapeline.compiler.ir.control_ops import LoopForm, loop_form
 from tapeline.runtime.op import get_op
 
 UNLIMITED = (1 << 63) - 1
+FEWEST_BYTES = 1 << 12
+"""Smaller arrays never share memory with a result."""
 
 
 class Owner(Numbers, Protocol):
@@ -63,6 +66,15 @@ def copy_bytes(b: FunctionBuilder, target: str, source: str, nbytes: int) -> Non
         b.line(call)
 
 
+def copy_to_own(b: FunctionBuilder, target: str, source: str, nbytes: int) -> None:
+    """Copies a large array, unless it lies there already; smaller ones in any case."""
+    if nbytes < FEWEST_BYTES or target == source:
+        copy_bytes(b, target, source, nbytes)
+        return
+    away = b.value(f"icmp ne ptr {target}, {source}", "b1", 1)
+    b.when(away, lambda: copy_bytes(b, target, source, nbytes))
+
+
 @dataclass(slots=True)
 class Carried:
     """What a loop carries from turn to turn."""
@@ -85,8 +97,10 @@ class LoopEmitter:
         arguments: Sequence[Argument],
         targets: Sequence[str | None],
         base: int,
+        is_outermost: bool = False,
     ) -> None:
         self.owner, self.b, self.made = owner, owner.b, made
+        self.is_outermost = is_outermost
         self.form: LoopForm = loop_form(made.step.op, made.step.attrs)
         self.targets = targets
         self.base = base
@@ -98,6 +112,8 @@ class LoopEmitter:
         self.counts = bool(self.form.first)
         self.again = ZERO
         """Whether there is one more turn, at the end of one."""
+        self.is_guarded = False
+        """Whether nothing fails if arrays lie where their results are to lie."""
 
     def emit(self) -> list[Value | None]:
         """The numbers that the loop gives."""
@@ -174,11 +190,26 @@ class LoopEmitter:
         arguments, base = self._arguments(start), self.base + self.made.body_offset
         targets = [start.current.get(k) for k in range(self.form.n_state)]
         frame = self.owner.open_frame(self.body, [*arguments, *self.captures], targets, base)
-        count = VectorTurns(self.owner, plan, self.form, frame).emit(self._turns_left(plan, start))
+        turns = self._turns_left(plan, start)
+        made = VectorTurns(self.owner, plan, self.form, frame)
+        count = made.count(turns)
+        if self.is_outermost:
+            self._require_room(b.compare("lt", count, turns))
+        made.emit(count)
         numbers = {
             k: b.add(x, b.mul(count, int64(plan.counters[k]))) for k, x in start.numbers.items()
         }
         return Carried(b.add(start.turn, count), numbers, start.current, start.spare)
+
+    def _require_room(self, may_fail: Value) -> None:
+        """Ends the function where turns that may fail would write over what it was given."""
+        b = self.b
+        for k in self.body.body.in_place:
+            source, target = self._source(k), self.targets[self.form.first + k]
+            if target is not None and source != target:
+                shared = b.value(f"icmp eq ptr {source}, {target}", "b1", 1)
+                self.owner.require(b.bit_not(b.bit_and(shared, may_fail)), ZERO, NEEDS_ROOM)
+        self.is_guarded = True
 
     def _turns_left(self, plan: VectorPlan, start: Carried) -> Value:
         """How many turns the loop makes from here on; it may be negative."""
@@ -210,15 +241,18 @@ class LoopEmitter:
             if target is None:
                 target = self.b.pointer_offset("%arena", offset)
                 offset += -(-max(nbytes, 1) // 64) * 64
-            placed = self.made.step.inputs[self.form.first + k]
-            assert argument.pointer is not None
-            assert placed is not None
-            source = self.b.pointer_offset(argument.pointer, placed.layout.offset)
-            copy_bytes(self.b, target, source, nbytes)
+            copy_to_own(self.b, target, self._source(k), nbytes)
             carried.current[k] = target
             if k not in self.body.body.in_place:
                 carried.spare[k] = self.b.pointer_offset("%arena", offset)
         return carried
+
+    def _source(self, k: int) -> str:
+        """Where an array of the state lies before the loop."""
+        pointer, placed = self.state[k].pointer, self.made.step.inputs[self.form.first + k]
+        assert pointer is not None
+        assert placed is not None
+        return self.b.pointer_offset(pointer, placed.layout.offset)
 
     def _nbytes(self, k: int) -> int:
         graph = self.form.body

@@ -20,8 +20,9 @@ from tapeline.compiler.codegen.values import Value
 from tapeline.compiler.ir.control_ops import is_cond, loop_form
 from tapeline.compiler.ir.location import Location
 
-INDEX_ERROR, LOOP_LIMIT = 3, 4
-"""Statuses: the low byte; above it 16 bits for the place in the program, then the index."""
+INDEX_ERROR, LOOP_LIMIT, NEEDS_ROOM = 3, 4, 5
+"""Statuses: the low byte; above it 16 bits for the place in the program, then the index. The last
+one is that of a loop which may fail, and will not write over an argument then."""
 SITE_SHIFT, INDEX_SHIFT = 8, 24
 
 

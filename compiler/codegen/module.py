@@ -41,6 +41,7 @@ from tapeline.compiler.codegen.program import (
     ProgramStep,
     touched,
 )
+from tapeline.compiler.codegen.sharing import shared_results
 from tapeline.compiler.codegen.step_clock import mark_text, marks_text, note_text
 from tapeline.compiler.codegen.target import Target
 
@@ -77,6 +78,8 @@ class Module:
     differ in nothing else have the same text."""
     has_control: bool = False
     """Whether there are choices or loops, so that nobody knows how long it runs."""
+    shared: tuple[tuple[int, int], ...] = ()
+    """Outputs that may lie where an input lies, and the input."""
 
 
 class _Assembler:
@@ -99,6 +102,8 @@ class _Assembler:
         self.control_functions: list[str] = []
         self.control_slots = 1
         self.statuses: list[tuple[str, str]] = []
+        self.sure: set[int] = set()
+        """Numbers of steps of control flow that cannot fail."""
         self.pointers: dict[int, str] = {}
         """The buffers whose pointers are known where the next line goes."""
         self.part_functions: list[str] = []
@@ -134,6 +139,7 @@ class _Assembler:
         return Module(
             text, self.program, tuple(kernels), arena, tuple(self.constants), tuple(self.hosts),
             self.symbols, tuple(self.arrays), tuple(self.sites), tuple(self.sizes), bool(controls),
+            shared_results(self.program, controls, self.sure),
         )  # fmt: skip
 
     def carry_out(
@@ -369,7 +375,8 @@ class _Assembler:
             return
         number = len(self.control_functions)
         step, name = made.step, f"control{number}"
-        text, builder = emit_control(made, name, self.target, self, self.sites)
+        text, builder, is_sure = emit_control(made, name, self.target, self, self.sites)
+        self.sure |= {k for k, one in enumerate(self.program.steps) if is_sure and one is step}
         self.control_functions.append(text)
         self.parts.include(*builder.parts.frozen())
         self._give(step, pointers)
@@ -406,6 +413,7 @@ class _Assembler:
         if found is None:
             return False
         text, builder = found
+        self.sure |= {k for k, one in enumerate(self.program.steps) if one is step}
         limit = self._at_most(chunk_limit(turns, 1, work_of(made, text.count("\n"))))
         if limit < 2:
             return False
@@ -417,9 +425,11 @@ class _Assembler:
             assert taken is not None
             start = self.offset(pointers[given.buffer], given.layout.offset)
             self.parts.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+            shared = self.value(f"icmp eq ptr {pointers[taken.buffer]}, {start}")
+            count = self.value(f"select i1 {shared}, i64 0, i64 {nbytes}")
             self.lines.append(
                 f"  call void @llvm.memcpy.p0.p0.i64(ptr {pointers[taken.buffer]}, ptr {start}, "
-                f"i64 {nbytes}, i1 false)"
+                f"i64 {count}, i1 false)"
             )
         self._give(step, pointers)
         self.symbols |= pool_symbols()

@@ -54,14 +54,16 @@ class VectorTurns:
         self.starts: dict[int, str] = {}
         """Where the first turn reads or writes, by node."""
 
-    def emit(self, turns: Value) -> Value:
-        """How many turns are made of those that there are."""
+    def count(self, turns: Value) -> Value:
+        """How many turns will be made of those that there are."""
+        self._first_turn()
+        return self._count(turns)
+
+    def emit(self, count: Value) -> None:
+        """Makes so many turns."""
         b = self.b
-        with b.scope():
-            self._first_turn()
-            count = self._count(turns)
-            for node in (*self.plan.reads, *self.plan.writes):
-                self.starts[node] = self._start_of(node)
+        for node in (*self.plan.reads, *self.plan.writes):
+            self.starts[node] = self._start_of(node)
         unroll = 2 if len(self.graph) <= SHORT_BODY else 1
 
         def turn(index: Index, mask: Value | None, _: int, __: list[Value]) -> list[Value]:
@@ -70,7 +72,6 @@ class VectorTurns:
             return []
 
         b.vector_loop(ZERO, count, self.lanes, unroll, [], turn)
-        return count
 
     def _lanes(self) -> int:
         """So many that the widest numbers fill a vector."""

@@ -13,7 +13,8 @@ import functools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from tapeline.compiler.codegen.control_plan import (
     INDEX_ERROR,
     INDEX_SHIFT,
     LOOP_LIMIT,
+    NEEDS_ROOM,
     SITE_SHIFT,
 )
 from tapeline.compiler.codegen.engine import CompiledModule, get_engine
@@ -40,6 +42,7 @@ from tapeline.runtime.errors import IndexOutOfRangeError, TapelineError
 from tapeline.runtime.spec import DType
 
 Array = npt.NDArray[Any]
+NOTHING_SHARED: Mapping[int, Array] = MappingProxyType({})
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _memory_view: Any = ctypes.pythonapi.PyMemoryView_FromMemory
 _memory_view.restype = ctypes.py_object
@@ -130,9 +133,15 @@ class Executable:
                 names.setdefault(launch.function.name, text)
         return names
 
-    def __call__(self, arrays: Sequence[Array], spare: list[Array] | None = None) -> list[Array]:
+    def __call__(
+        self,
+        arrays: Sequence[Array],
+        spare: list[Array] | None = None,
+        shared: Mapping[int, Array] = NOTHING_SHARED,
+    ) -> list[Array]:
         """The outputs for these arrays, whose shapes, dtypes and layouts are the compiled ones.
-        They are taken out of the arrays in `spare` where these fit.
+        They are taken out of the arrays in `spare` where these fit. An output in `shared` is an
+        input that is written over; see `Module.shared`.
 
         Raises
         ------
@@ -145,6 +154,8 @@ class Executable:
         for k, (shape, dtype, first) in enumerate(self._outputs):
             if first < k:
                 outputs.append(outputs[first])
+            elif k in shared:
+                outputs.append(shared[k])
             elif spare:
                 outputs.append(_taken(spare, shape, dtype))
             else:
@@ -152,9 +163,15 @@ class Executable:
         given = (*arrays, *outputs)
         pointers = [array.__array_interface__["data"][0] for array in given]
         status = self._run(_slots(len(pointers))(*pointers))
+        if status & 255 == NEEDS_ROOM:
+            return self(arrays, spare)
         if status:
             self.fail(status)
         return outputs
+
+    def first_of(self, output: int) -> int:
+        """The number of the first output that is the same as this one."""
+        return self._outputs[output][2]
 
     def note_times(self, wanted: bool) -> None:
         """Runs code that notes the times of its steps from now on, or plain code."""
