@@ -341,6 +341,11 @@ def is_natural(size: Any) -> bool:
     return least is not None and least >= 0
 
 
+def is_open(size: Any) -> bool:
+    """Whether a trace under way leaves a size open."""
+    return type(size) is Dim and size.sizes.is_open
+
+
 def is_told(size: Any) -> bool:
     """Whether values tell a size, in each call anew."""
     return type(size) is Dim and size.sizes.is_told(size)

@@ -13,6 +13,8 @@ from tapeline.compiler.frontend.convert.nodes import mark_weak
 from tapeline.compiler.frontend.convert.sequences import (
     Sequence,
     any_sequence,
+    range_bounds,
+    range_like,
     range_of,
     sequence_of,
     shortest,
@@ -36,16 +38,12 @@ from tapeline.runtime.tensor import Tensor, as_tensor
 
 def _range(*args: Any) -> Any:
     if not any(is_symbolic(x) or is_told(x) for x in args):
-        return builtins.range(*args)
-    bounds = [_index(x) for x in args]
-    start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), tuple(bounds))
-    return range_of(start, stop, step)
+        return range_like(*args)
+    return range_of(*range_bounds(tuple(map(_index, args))))
 
 
 def _explicit_range(*args: Any, parallel: bool = False) -> Any:
-    bounds = [_index(x) for x in args]
-    start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), tuple(bounds))
-    made = range_of(start, stop, step, is_explicit=True)
+    made = range_of(*range_bounds(tuple(map(_index, args))), is_explicit=True)
     made.is_parallel = parallel
     return made
 

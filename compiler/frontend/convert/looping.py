@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sized
 from typing import Any
 
-from tapeline.compiler.frontend.convert.blocktrace import Surroundings, trace_block
+from tapeline.compiler.frontend.convert.blocktrace import BlockTrace, Surroundings, trace_block
 from tapeline.compiler.frontend.convert.carried import DriftError
 from tapeline.compiler.frontend.convert.growth import growing_lists
 from tapeline.compiler.frontend.convert.loop_result import finish
@@ -27,7 +27,8 @@ from tapeline.compiler.frontend.convert.state import (
     outer_graph,
     tracing_graph,
 )
-from tapeline.runtime.dims import is_told
+from tapeline.compiler.frontend.convert.unify import is_number
+from tapeline.runtime.dims import is_open, is_told
 
 UNROLLED = 64
 """Loops of a known number of rounds up to this one are unrolled, as far as the budget goes."""
@@ -66,9 +67,12 @@ def repeat_for(
     if items is None:
         return False
     what = f"the 'for' at {line_of(place or body)}"
-    if items.is_long_range:
-        return _roll_range(items, test, body, state, what)
     count = items.count
+    is_left_open = is_open(count) and not (items.is_explicit or is_told(count))
+    if (items.is_long_range or is_left_open) and _roll_range(items, test, body, state, what):
+        return True
+    if items.is_long_range:
+        return False
     is_loop = items.is_explicit or not isinstance(count, int) or is_told(count)
     if not is_loop and count <= UNROLLED:
         _Unrolling(test, body, state, what).run(items)
@@ -233,6 +237,8 @@ def _roll_range(
     )
     if not changes and not any(r.is_assigned for r in trial.graph.resources.values()):
         return False
+    if is_open(items.count) and (trial.grown or _counts_in_python(trial, around)):
+        return False
     loop = _counted(items, test, body, state, what)
     try:
         loop.trace()
@@ -245,3 +251,12 @@ def _roll_range(
         return False
     finish(loop)
     return True
+
+
+def _counts_in_python(trial: BlockTrace, around: Surroundings) -> bool:
+    """Whether a round changes a number that stays Python's. Python may return it, and its ints know
+    no bounds, so it is to be for open sizes what it is for fixed ones."""
+    return any(
+        is_number(value.original) and is_number(before) and value.original is not before
+        for value, before in zip(trial.values, around.before, strict=True)
+    )

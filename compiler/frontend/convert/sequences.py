@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tapeline.compiler.frontend.convert.state import is_symbolic
+from tapeline.runtime.dims import is_open
 from tapeline.runtime.errors import TracingError
 from tapeline.runtime.ops.selection import maximum, minimum, where
 from tapeline.runtime.tensor import Tensor, as_tensor
@@ -132,6 +133,54 @@ def range_of(start: Any, stop: Any, step: Any, is_explicit: bool = False) -> Seq
         count = (start - stop + (-step - 1)) // -step
     count = max(count, 0) if isinstance(count, int) else maximum(count, 0)
     return Sequence(count, lambda k: start + k * step, is_explicit=is_explicit)
+
+
+class OpenRange(Sequence):
+    """`range` of sizes that the trace leaves open: something to loop over without asking for them.
+    Whatever else is asked of a range, it asks for the sizes at hand."""
+
+    def __init__(self, start: Any, stop: Any, step: int) -> None:
+        made = range_of(start, stop, step)
+        super().__init__(made.count, made.item, is_long_range=True)
+        self._bounds = start, stop, step
+
+    @property
+    def at_hand(self) -> range:
+        """The range for the sizes of the call that is traced."""
+        return range(*self._bounds)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.at_hand[key]
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self.at_hand
+
+    def __eq__(self, other: object) -> bool:
+        return self.at_hand == other
+
+    def __hash__(self) -> int:
+        return hash(self.at_hand)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.at_hand, name)
+
+
+def range_like(*args: Any) -> Any:
+    """`range`, which sizes that the trace leaves open leave open."""
+    start, stop, step = range_bounds(args) if 0 < len(args) < 4 else (0, 0, 0)
+    if type(step) is not int or step == 0 or not (is_open(start) or is_open(stop)):
+        return range(*args)
+    if not (isinstance(start, int) and isinstance(stop, int)):
+        return range(*args)
+    return OpenRange(start, stop, step)
+
+
+def range_bounds(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """Start, stop and step as the arguments of `range` mean them."""
+    found = tuple(args)
+    if len(found) == 1:
+        return 0, found[0], 1
+    return found if len(found) == 3 else (*found, 1)
 
 
 def shortest(counts: list[Any]) -> Any:

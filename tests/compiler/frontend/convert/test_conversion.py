@@ -14,6 +14,7 @@ import pytest
 from tests.compiler.frontend.convert import programs
 
 import tapeline as tl
+import tapeline.compiler.frontend.convert.operators  # converted code is run with these
 from tapeline.compiler.frontend.convert.calls import callee
 from tapeline.compiler.frontend.convert.conversion import conversion_of
 from tapeline.compiler.frontend.tracebacks import users_traceback
