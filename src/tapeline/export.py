@@ -171,7 +171,7 @@ def aot(
     Raises
     ------
     ExportError
-        If the function does something that runs as a NumPy call: each is named with its line. Also
+        If the function does something that has no native form: each is named with its line. Also
         if the signature leaves sizes open.
     ArgumentError
         If there is no such target, or nothing says which trace is meant.

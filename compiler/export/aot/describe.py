@@ -10,6 +10,7 @@ import numpy as np
 from tapeline.compiler.autodiff.joint import is_differentiable_kind
 from tapeline.compiler.calling import show_spec
 from tapeline.compiler.concrete import ConcreteFunction
+from tapeline.compiler.export.aot.decompose import without_numpy_calls
 from tapeline.compiler.export.aot.entry import Entry, Parameter, Role
 from tapeline.compiler.ir.graph import Array
 from tapeline.compiler.open_function import OpenFunction
@@ -131,7 +132,8 @@ class Description:
         ]
 
     def _forward(self) -> Entry:
-        graph = self.concrete.differentiable.compiled.optimized
+        compiled = self.concrete.differentiable.compiled
+        graph = without_numpy_calls(compiled.optimized, compiled.manner)
         parameters = (*self.inputs.values(), *self.results)
         return Entry(self.name, parameters, graph, self.embedded)
 
@@ -159,5 +161,6 @@ class Description:
         if not gradients:
             return []
         parameters = (*self.inputs.values(), *cotangents, *gradients)
-        graph = backward.compiled.optimized
+        compiled = backward.compiled
+        graph = without_numpy_calls(compiled.optimized, compiled.manner)
         return [Entry(f"{self.name}_gradient", parameters, graph, self.embedded)]

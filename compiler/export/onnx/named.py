@@ -13,8 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from tapeline.compiler.codegen import philox
-from tapeline.compiler.export.onnx import elimination
-from tapeline.compiler.export.onnx.decompositions import ARBITRARY_SIGNS, DECOMPOSITIONS
+from tapeline.compiler.export.decompositions import ARBITRARY_SIGNS, DECOMPOSITIONS
 from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref, is_open
 from tapeline.compiler.export.onnx.rules import Use, reduce, spread, take_places
 from tapeline.compiler.export.onnx.scalar import BOOL, INT32, OnnxScalars, computing_dtype
@@ -452,10 +451,6 @@ NAMED: dict[str, NamedRule] = {
     "integer_power": _integer_power,
     "random_bits": _random_bits,
     "fold_windows": _fold_windows,
-    "inv": elimination.inverse,
-    "solve": elimination.solution,
-    "det": elimination.determinant,
-    "slogdet": elimination.sign_and_logarithm,
     "host_assert": _left_out,
     "host_print": _left_out,
     **dict.fromkeys(ARBITRARY_SIGNS, _either_sign),

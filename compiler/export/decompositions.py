@@ -1,8 +1,9 @@
-"""Factorizations of matrices, which ONNX has no operators for, as loops of ops that it has: each is
-a function of tensors, traced where a model needs it, for all matrices of a stack side by side.
+"""Factorizations of matrices and their kin, which run as NumPy calls here, as loops of simple ops:
+for what leaves for where there is no NumPy. Each is a function of tensors, traced where a model or
+an object needs it, for all matrices of a stack side by side.
 
-Where NumPy raises, as for a matrix that is not positive definite, a model gives NaN. Eigenvectors
-and singular vectors may have the other sign.
+Where NumPy raises, as for a matrix that is singular or not positive definite, these give infinities
+or NaN. Eigenvectors and singular vectors may have the other sign.
 """
 
 from __future__ import annotations
@@ -16,22 +17,23 @@ import numpy as np
 from tapeline.runtime.loops import while_loop
 from tapeline.runtime.ops.creation import zeros
 from tapeline.runtime.ops.distributions import INVERSE_ERF, unit_tensor
-from tapeline.runtime.ops.exponential import exp, exp2, log1p, log2
+from tapeline.runtime.ops.exponential import exp, exp2, log, log1p, log2
+from tapeline.runtime.ops.extrema import argmax
 from tapeline.runtime.ops.extrema import max as largest
 from tapeline.runtime.ops.gather import take, take_along_axis
 from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.matrices import adjoint, diagonal_of, product, upper_triangle
 from tapeline.runtime.ops.matrix_exp import RADIUS, pade
-from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.powers import sqrt
 from tapeline.runtime.ops.random_bits import counter_for_draws
+from tapeline.runtime.ops.reduction import prod as product_of
 from tapeline.runtime.ops.reduction import sum as total
 from tapeline.runtime.ops.rounding import ceil
 from tapeline.runtime.ops.selection import clip, copysign, maximum, where
 from tapeline.runtime.ops.shaping import broadcast_to, expand_dims
 from tapeline.runtime.ops.signs import abs as size
+from tapeline.runtime.ops.signs import sign
 from tapeline.runtime.ops.slicing import slice_along
-from tapeline.runtime.ops.solving import SOLVE
 from tapeline.runtime.ops.sorting import argsort, sort
 from tapeline.runtime.ops.special import erf
 from tapeline.runtime.tensor import Tensor, cast_tensor, new_tensor
@@ -40,6 +42,71 @@ FLOAT64 = np.dtype(np.float64)
 """Rotations and squarings add rounding errors up, so they are carried out in float64."""
 SWEEPS = 30
 """Jacobi's method stops after so many sweeps; matrices of some hundred rows take about ten."""
+
+
+# ---- elimination, column by column
+
+
+def inv(x: Tensor) -> Tensor:
+    """What the unit matrix becomes where x becomes that."""
+    return solve(x, _unit(x, x.shape[-1]))
+
+
+def solve(a: Tensor, b: Tensor) -> Tensor:
+    """What b becomes where a becomes the unit matrix."""
+    n, columns = b.shape[-2:]
+    outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if not n * columns * math.prod(outer):
+        return zeros((*outer, n, columns), dtype=b.dtype)
+    a, b = broadcast_to(a, (*outer, n, n)), broadcast_to(b, (*outer, n, columns))
+    whole, _ = _eliminated(concat([a, b], axis=-1), n)
+    found: Tensor = slice_along(whole, -1, n, n + columns)
+    return found
+
+
+def det(x: Tensor) -> Tensor:
+    """The product of the pivots."""
+    _, pivots = _eliminated(x, x.shape[-1], is_whole=False)
+    return product_of(pivots, axis=-1)
+
+
+def slogdet(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The sign of the determinant, and the logarithm of its size."""
+    _, pivots = _eliminated(x, x.shape[-1], is_whole=False)
+    return product_of(sign(pivots), axis=-1), total(log(size(pivots)), axis=-1)
+
+
+def _eliminated(x: Tensor, n: int, is_whole: bool = True) -> tuple[Tensor, Tensor]:
+    """The matrices with their first n columns made those of the unit matrix, and the pivots,
+    negated where rows were exchanged. Turn k brings the row with the largest entry of column k, at
+    or below row k, to row k, divides it by that entry, and takes it off all other rows.
+
+    Unless the result is wanted as a whole, a pivot of 0 leaves its row as it is.
+    """
+    if not x.size:
+        return x, new_tensor(np.ones((*x.shape[:-2], n), x.dtype))
+    rows = new_tensor(np.arange(n))
+
+    def turn(k: Tensor, matrix: Tensor, pivots: Tensor) -> tuple[Tensor, ...]:
+        column = take(matrix, k, axis=-1)
+        best = argmax(where(rows >= k, size(column), -1.0), axis=-1, keepdims=True)
+        order = expand_dims(where(rows == k, best, where(rows == best, k, rows)), -1)
+        matrix = take_along_axis(matrix, broadcast_to(order, x.shape), axis=-2)
+        column = take(matrix, k, axis=-1)
+        pivot = expand_dims(take(column, k, axis=-1), -1)
+        divisor = pivot if is_whole else where(pivot == 0, 1.0, pivot)
+        row = expand_dims(take(matrix, k, axis=-2) / divisor, -2)
+        rest = matrix - expand_dims(column, -1) * row
+        turned = where(best == k, pivot, -pivot)
+        is_row = expand_dims(rows == k, -1)
+        return k + 1, where(is_row, row, rest), where(rows == k, turned, pivots)
+
+    pivots = zeros((*x.shape[:-2], n), dtype=x.dtype)
+    matrix, pivots = _repeat(n, turn, x, pivots)
+    return matrix, pivots
+
+
+# ---- triangles
 
 
 def cholesky(x: Tensor, upper: bool) -> Tensor:
@@ -101,21 +168,20 @@ def eigh(x: Tensor) -> tuple[Tensor, Tensor]:
     if n < 2 or not x.size:
         return cast_tensor(diagonal_of(whole), dtype), cast_tensor(_unit(x, n), dtype)
     partners = _rounds(n)
-    beside = new_tensor(1 - np.eye(n, dtype=x.dtype))
+    others = new_tensor(1 - np.eye(n, dtype=x.dtype))
     tiny = (n * float(np.finfo(dtype).eps)) ** 2
 
     def turn(k: Tensor, a: Tensor, vectors: Tensor) -> tuple[Tensor, ...]:
         partner = take(partners, k % len(partners), axis=0)
-        values = diagonal_of(a)
-        turned = _rotation(
-            values, take(values, partner, axis=-1), diagonal_of(take(a, partner, axis=-1)), partner
-        )
+        values, beside = diagonal_of(a), diagonal_of(take(a, partner, axis=-1))
+        beside = (beside + take(beside, partner, axis=-1)) * 0.5  # the same for both of a pair
+        turned = _rotation(values, take(values, partner, axis=-1), beside, partner)
         a = adjoint(_turned(adjoint(_turned(a, partner, turned)), partner, turned))
         return k + 1, a, _turned(vectors, partner, turned)
 
     def goes_on(k: Tensor, a: Tensor, vectors: Tensor) -> Tensor:
         squares = a * a
-        rest = total(squares * beside, axis=(-2, -1)) - total(squares, axis=(-2, -1)) * tiny
+        rest = total(squares * others, axis=(-2, -1)) - total(squares, axis=(-2, -1)) * tiny
         is_left = largest(rest) > 0
         return (k < SWEEPS * len(partners)) & ((k % len(partners) != 0) | is_left)
 
@@ -263,7 +329,7 @@ def matrix_exp(x: Tensor) -> Tensor:
     halvings = maximum(ceil(log2(maximum(norms, RADIUS) / RADIUS)), 0.0)
     wide = wide * exp2(-halvings)
     even, odd = pade(wide, new_tensor(np.eye(n)))
-    result = apply(SOLVE, even - odd, even + odd)
+    result = solve(even - odd, even + odd)
     squarings = largest(halvings)
 
     def turn(k: Tensor, power: Tensor) -> tuple[Tensor, Tensor]:
@@ -295,6 +361,10 @@ def truncated_normal(key: Tensor, shape: Any, dtype: Any, low: float, high: floa
 
 
 DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
+    "inv": inv,
+    "solve": solve,
+    "det": det,
+    "slogdet": slogdet,
     "cholesky": cholesky,
     "qr": qr,
     "eigh": eigh,
