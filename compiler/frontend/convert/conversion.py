@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 import dis
+import re
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+from tapeline.compiler.frontend.convert.assignments import Assignments
 from tapeline.compiler.frontend.convert.blocks import Blocks
 from tapeline.compiler.frontend.convert.jumps import Jumps, UnsupportedJumpError, without_jumps
 from tapeline.compiler.frontend.convert.matching import Matches
@@ -36,6 +38,7 @@ from tapeline.compiler.frontend.convert.syntax import (
 CO_SUSPENDS = 0x20 | 0x80 | 0x200
 """Flags of generators, coroutines and asynchronous generators."""
 _LIMIT = 4096
+_OWN_SCOPE = re.compile(r"@\w+\.<locals>\.")
 _READS_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 
 
@@ -126,7 +129,7 @@ def _convert(function: FunctionType) -> Conversion:
     except (SourceError, UnsupportedJumpError) as error:
         return refuse(str(error))
     made = compile_function(tree, source, (*code.co_freevars, RUNTIME), code)
-    made = _name_blocks(made, code)
+    made = _name_inner(_name_blocks(made, code), code)
     made = made.replace(co_qualname=code.co_qualname)  # line numbers count from the first line
     return Conversion(code, made, tree, "", names, written)
 
@@ -149,7 +152,8 @@ def transform(source: Source) -> Any:
         default and constant(None, default) for default in node.args.kw_defaults
     ]
     docstring = node.body[:1] if ast.get_docstring(node, clean=False) is not None else []
-    rest = Matches().many(node.body[len(docstring) :]) or statements("pass", node)
+    rest = Assignments().many(Matches().many(node.body[len(docstring) :]))
+    rest = rest or statements("pass", node)
     names = Names(rest)
     body, jumps = without_jumps(rest, node)
     blocks = Blocks(body, names.globals, jumps.stops, source.class_name, first)
@@ -192,6 +196,23 @@ def _name_blocks(code: CodeType, original: CodeType) -> CodeType:
             item = _name_blocks(item, original if is_block else item)
             if is_block:
                 item = item.replace(co_name=original.co_name, co_qualname=original.co_qualname)
+        constants.append(item)
+    return code.replace(co_consts=tuple(constants))
+
+
+def _name_inner(code: CodeType, original: CodeType) -> CodeType:
+    """The code with the functions and classes in it named as those of the original."""
+    start = f"{original.co_name}.<locals>."
+    constants = []
+    for item in code.co_consts:
+        if isinstance(item, CodeType):
+            name = item.co_qualname
+            item = _name_inner(item, original)
+            _, found, rest = _OWN_SCOPE.sub("", name).partition(start)
+            if found:
+                new = f"{original.co_qualname}.<locals>.{rest}"
+                held = tuple([new if x == name else x for x in item.co_consts])
+                item = item.replace(co_qualname=new, co_consts=held)
         constants.append(item)
     return code.replace(co_consts=tuple(constants))
 

@@ -152,6 +152,8 @@ def _is_same(a: CodeType, b: CodeType) -> bool:
         if isinstance(x, CodeType):
             if not isinstance(y, CodeType) or not _is_same(x, y):
                 return False
+        elif x == a.co_qualname and y == b.co_qualname:
+            pass  # what the body of a class calls the class
         elif type(x) is not type(y) or repr(x) != repr(y):
             return False
     return list(a.co_positions()) == list(b.co_positions())
