@@ -11,6 +11,9 @@ Table: TypeAlias = tuple[str, Sequence[str], Sequence[Sequence[object]]]
 """Title, head and rows."""
 
 _CELL = "text-align:left;padding:2px 12px 2px 0;vertical-align:top"
+_WHOLE = ";white-space:nowrap"
+_SHORT = 16
+"""Cells of so many characters stay on one line."""
 
 
 class Tabular:
@@ -33,11 +36,12 @@ def html_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]
     """A table with a title and a head, all text escaped."""
     from html import escape  # for notebooks only
 
-    names = "".join(f'<th style="{_CELL};opacity:.65">{escape(name)}</th>' for name in head)
-    lines = []
-    for row in rows:
-        cells = "".join(f'<td style="{_CELL}">{escape(str(cell))}</td>' for cell in row)
-        lines.append(f"<tr>{cells}</tr>")
+    def cell(text: str) -> str:
+        style = _CELL + _WHOLE * (len(text) <= _SHORT)
+        return f'<td style="{style}">{escape(text)}</td>'
+
+    names = "".join(f'<th style="{_CELL}{_WHOLE};opacity:.65">{escape(one)}</th>' for one in head)
+    lines = [f"<tr>{''.join(cell(str(one)) for one in row)}</tr>" for row in rows]
     return (
         f"<div><b>{escape(title)}</b></div><table style='border-collapse:collapse;font-size:13px'>"
         f"<thead><tr>{names}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
