@@ -150,7 +150,7 @@ class _Assembler:
             assert isinstance(step, HostStep)
             self._call_host(step, pointers)
         elif isinstance(step, HostStep):
-            self._call_routine(kernel, step, pointers)
+            self._call_routine(kernel, step, pointers, scratch)
         else:
             self._call_kernel(kernel, step, pointers, scratch)
 
@@ -308,7 +308,9 @@ class _Assembler:
         else:
             self.lines.append(f"  call void @{name}(ptr %A, i64 0, i64 {self.size(extent)})")
 
-    def _call_routine(self, kernel: Kernel, step: HostStep, pointers: dict[int, str]) -> None:
+    def _call_routine(
+        self, kernel: Kernel, step: HostStep, pointers: dict[int, str], scratch: int
+    ) -> None:
         """The kernel of a routine; then the host call, if a value turned out to be bad."""
         placed = (*step.inputs, *step.outputs)
         where = [self.offset(pointers[one.buffer], one.layout.offset) for one in placed]
@@ -319,9 +321,13 @@ class _Assembler:
                 place = self.offset("%A", 8 * slot)
                 if isinstance(value, int):
                     self.lines.append(f"  store i64 {self.size(value)}, ptr {place}")
+                    continue
+                kind, operand, nbytes = value
+                if kind == "scratch":
+                    pointer = self.place("%arena", scratch + nbytes)
                 else:
-                    pointer = [*where, "%E"][value[1]]
-                    self.lines.append(f"  store ptr {pointer}, ptr {place}")
+                    pointer = [*where, "%E"][operand]
+                self.lines.append(f"  store ptr {pointer}, ptr {place}")
             self._launch(name, launch)
         bad = self.value(f"icmp ne i64 {self.value('load i64, ptr %E')}, 0")
         number = len(self.hosts)

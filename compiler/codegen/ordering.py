@@ -1,6 +1,6 @@
 """Order: short axes sorted by counting, and places found in sorted arrays.
 
-Elements are compared by keys in which NaN is largest and zeros of both signs are equal.
+Elements are compared by the keys of `order_keys`; `radix` sorts longer axes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Literal
 
 from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, Index
 from tapeline.compiler.codegen.nest import Kernel
+from tapeline.compiler.codegen.order_keys import order_key, stored_code
+from tapeline.compiler.codegen.radix import LONGEST_AXIS, RadixSort
 from tapeline.compiler.codegen.routine import single_launch
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, integer_like, is_float, size_of
@@ -19,7 +21,7 @@ from tapeline.runtime.op import Predicate
 from tapeline.runtime.spec import DType, TensorSpec
 
 SHORT_AXIS = 128
-"""Longer axes are sorted by NumPy, whose work grows more slowly."""
+"""Work grows with the square of the extent, so longer axes are sorted by digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,40 +59,25 @@ class Sort:
 
 def sort_routine(
     gives_positions: bool, specs: Sequence[TensorSpec], axis: int, descending: bool
-) -> Sort | None:
-    """The routine for an input and an output; None where the axis is long."""
+) -> Sort | RadixSort | None:
+    """The routine for an input and an output; None for long axes of wide ints, whose order NumPy
+    need not keep where they are equal, so that it sorts them faster, and for endless ones."""
     spec = specs[0]
     shape = spec.static_shape
-    if shape[axis] > SHORT_AXIS:
+    if shape[axis] > LONGEST_AXIS:
+        return None
+    is_wide_int = spec.dtype.kind in "iu" and spec.dtype.itemsize >= 4
+    if shape[axis] > SHORT_AXIS and is_wide_int and not gives_positions:
         return None
     outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
-    return Sort(spec.dtype, outer, shape[axis], inner, descending, gives_positions)
-
-
-def _stored_code(dtype: DType) -> str:
-    """The code that elements are read as: bools as bytes."""
-    code = code_of(dtype)
-    return "u1" if code == "b1" else code
-
-
-def order_key(f: FunctionBuilder, x: Value) -> Value:
-    """An integer that compares as x does, with NaN above all."""
-    if not is_float(x.code):
-        return x
-    code = integer_like(x.code)
-    bits = 8 * size_of(code)
-    zero = f.fixed(0, x.code, x.lanes)
-    raw = f.bits(f.select(f.compare("eq", x, zero), zero, x), code)
-    largest = f.fixed((1 << (bits - 1)) - 1, code, x.lanes)
-    negative = f.compare("lt", raw, f.fixed(0, code, x.lanes))
-    ordered = f.select(negative, f.bit_xor(raw, largest), raw)
-    return f.select(f.is_nan(x), largest, ordered)
+    kind = Sort if shape[axis] <= SHORT_AXIS else RadixSort
+    return kind(spec.dtype, outer, shape[axis], inner, descending, gives_positions)
 
 
 class _SortEmitter:
     def __init__(self, f: FunctionBuilder, sort: Sort) -> None:
         self.f, self.sort = f, sort
-        self.code = _stored_code(sort.dtype)
+        self.code = stored_code(sort.dtype)
         self.key_code = integer_like(self.code) if is_float(self.code) else self.code
         self.lanes = f.target.lanes(size_of(self.code))
         self.source, self.result = f.pointer_slot("source"), f.pointer_slot("result")
@@ -201,7 +188,7 @@ class Search:
     def emit(self, target: Target, name: str) -> Kernel:
         """The kernel; a chunk is a range of wanted elements."""
         f = FunctionBuilder(target)
-        code = _stored_code(self.dtype)
+        code = stored_code(self.dtype)
         table, wanted, result = (f.pointer_slot(s) for s in ("table", "wanted", "result"))
         size = f.slot("size")
         predicate: Predicate = "lt" if self.side == "left" else "le"

@@ -31,12 +31,17 @@ def single_launch(
     extent: int,
     grain: int = 1,
     work: int = 0,
+    scratch_bytes: int = 0,
 ) -> Kernel:
-    """A kernel of one launch; slots are named numbers, or operands by their position."""
+    """A kernel of one launch; slots are named numbers, operands by their position, or "scratch",
+    which is memory for the while."""
     values: list[SlotValue] = []
     for slot in function.slots:
         if slot in numbers:
             values.append(numbers[slot])
+        elif slot == "scratch":
+            values.append(("scratch", 0, 0))
         else:
             values.append(("operand", operands.index(slot), 0))
-    return Kernel(strategy, (Launch(function, tuple(values), extent, grain, work),))
+    launch = Launch(function, tuple(values), extent, grain, work)
+    return Kernel(strategy, (launch,), scratch_bytes)

@@ -44,7 +44,7 @@ Public functions use these ops, often several of them; `tl.<name>` says how.
   between. Fused ops take complex elements as pairs of floats and floats of 16 bits as float32,
   except that NumPy calls serve complex elements of
   {numpy}.
-  Sorted axes of more than 128 elements are NumPy calls, too.
+  NumPy also sorts wide ints along axes of more than 128 elements, which it does faster.
 - **vmap**: "rule" where a batched op does the work of all examples at once; "simpler ops" where
   that holds for its parts; "one by one" where it runs once per example; "error" for effects, and
   where the size of the result depends on values.

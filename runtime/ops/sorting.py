@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -49,8 +49,13 @@ ARGSORT = define_op(
 )
 
 
+def _kind_for(x: Array) -> Literal["stable"] | None:
+    """How NumPy is to sort: equal ints cannot be told apart, so any of its ways will do."""
+    return None if x.dtype.kind in "iu" else "stable"
+
+
 def _sort_kernel(x: Array, axis: int, descending: bool) -> Array:
-    ordered = np.sort(x, axis, kind="stable")
+    ordered = np.sort(x, axis, kind=_kind_for(x))
     return np.flip(ordered, axis) if descending else ordered
 
 
@@ -115,7 +120,7 @@ def sort(
     array = plain_array(x)
     if array is not None and not descending and _is_sortable(array):
         try:
-            return wrapped(np.sort(array, axis, kind="stable"))
+            return wrapped(np.sort(array, axis, kind=_kind_for(array)))
         except (TypeError, ValueError):
             pass  # what follows says what is wrong
     tensor = computable(x, argument="sort")
