@@ -44,7 +44,15 @@ class Dim:
 
     __slots__ = ("_hash", "sizes", "terms", "value")
 
-    __array_ufunc__ = None
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's functions of sizes and numbers give numbers of the trace; beside an array that
+        NumPy has, a size is the integer."""
+        is_array = any(isinstance(x, np.ndarray) and x.ndim for x in inputs)
+        given = [
+            (int(x) if is_array else x.__tapeline_tensor__()) if type(x) is Dim else x
+            for x in inputs
+        ]
+        return getattr(ufunc, method)(*given, **options)
 
     def __init__(self, sizes: Sizes, terms: Terms) -> None:
         self.sizes = sizes

@@ -63,7 +63,7 @@ def _cov(
     lost = (0 if bias else 1) if ddof is None else ddof
     if fweights is None and aweights is None:
         x = x - mean(x, 1, keepdims=True)
-        found = matmul(x, conj(swapaxes(x, 0, 1))) / float(x.shape[1] - lost)
+        found = divide(matmul(x, conj(swapaxes(x, 0, 1))), x.shape[1] - lost)
         return reshape(found, ()) if found.shape == (1, 1) else found
     weights = as_tensor(1.0)
     for given in (fweights, aweights):

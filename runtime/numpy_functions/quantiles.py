@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops.arithmetic import divide
 from tapeline.runtime.ops.gather import take, take_along_axis
@@ -70,18 +71,29 @@ def _quantile(
         found = _weighted(x, as_tensor(weights), axes, fractions)
         return _in_front(found, fractions, axes, x.ndim, keepdims)
     ordered = sort(_joined(x, axes))
-    count = ordered.shape[-1]
-    places = np.asarray(np.quantile(np.arange(float(count)), fractions, method=method))  # type: ignore[call-overload]  # any of its methods
-    low = np.clip(np.floor(places), 0, count - 1).astype(np.int64)
-    share = as_tensor((places - low).astype(x.dtype))
+    low, following, share = _places(ordered.shape[-1], fractions, method)
+    share = cast_tensor(share, x.dtype)
     below = take(ordered, low, axis=-1)
-    above = take(ordered, np.minimum(low + 1, count - 1), axis=-1)
+    above = take(ordered, following, axis=-1)
     found = below + (above - below) * share
     broken = any_of(isnan(ordered), axis=-1)
     for _ in range(fractions.ndim):
         broken = expand_dims(broken, -1)
     found = where(broken, math.nan, found)
     return _in_front(found, fractions, axes, x.ndim, keepdims)
+
+
+def _places(count: int, fractions: Any, method: str) -> tuple[Any, Any, Tensor]:
+    """Where quantiles lie among so many sorted elements: before and after, and the share of the
+    latter."""
+    if is_open_shape((count,)) and method == "linear":
+        last = as_tensor(count) - 1
+        places = as_tensor(fractions) * last
+        low = cast_tensor(floor(places), _INT64)
+        return low, minimum(low + 1, last), places - low
+    found: Any = np.quantile(np.arange(float(count)), fractions, method=method)  # type: ignore[call-overload]  # any of its methods
+    lower = np.clip(np.floor(found), 0, count - 1).astype(np.int64)
+    return lower, np.minimum(lower + 1, count - 1), as_tensor(np.asarray(found - lower))
 
 
 def _weighted(x: Tensor, weights: Tensor, axes: tuple[int, ...], fractions: Any) -> Tensor:

@@ -12,6 +12,7 @@ from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops.arithmetic import divide, multiply
 from tapeline.runtime.ops.cast import conj
+from tapeline.runtime.ops.creation import ones
 from tapeline.runtime.ops.extrema import argmax, argmin
 from tapeline.runtime.ops.extrema import max as max_over
 from tapeline.runtime.ops.extrema import min as min_over
@@ -192,7 +193,7 @@ def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Tensor:
     last = concat([ravel(x), [minlength - 1]])
     size = span(0, max_over(last) + 1).shape[0]
     if weights is None:
-        weights = np.ones(x.shape, np.int64)
+        weights = ones(x.shape, np.int64)
     counts: Tensor = bind(TAKE_GRAD, (as_tensor(weights), x), (0, size))
     return counts
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.cells import install_indexing
+from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.op import (
@@ -28,6 +29,7 @@ from tapeline.runtime.op import (
 )
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_setitem, rank, spread, widen
+from tapeline.runtime.ops.creation import arange
 from tapeline.runtime.ops.gather import TAKE, TAKE_GRAD
 from tapeline.runtime.ops.indexing import Key, getitem, join_indices, mask_fits, parsed_key, read
 from tapeline.runtime.ops.pointwise import apply, call, unbroadcast, zero_like
@@ -270,7 +272,15 @@ def places_of(x: Tensor, key: Key) -> Tensor:
     be."""
     if not key.basic and [array.axis for array in key.arrays] == list(range(x.ndim)):
         return join_indices(key, x.shape)
-    return read(new_tensor(np.arange(x.size).reshape(x.shape)), key)
+    return read(_positions(x.shape, x.size), key)
+
+
+def _positions(shape: Shape, size: int) -> Tensor:
+    """The position of each element in row-major order."""
+    if is_open_shape(shape):
+        found: Tensor = apply(RESHAPE, arange(size), attrs=(shape,))
+        return found
+    return new_tensor(np.arange(size).reshape(shape))
 
 
 def _fitted(value: Tensor, shape: Shape) -> Tensor:

@@ -519,6 +519,19 @@ def _open_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
     return as_tensor(counted * step + start, dtype)
 
 
+def _open_linspace(start: complex, stop: complex, num: int, endpoint: bool) -> Tensor:
+    """Evenly spaced numbers, of which it is open how many there are; more than one."""
+    parts = num - 1 if endpoint else num
+    if parts <= 0:
+        return as_tensor(np.full(num, start) * 1.0)
+    places = arange(num)
+    found = places * ((stop - start) / parts) + start
+    if not endpoint:
+        return found
+    last = apply(get_op("equal"), places, as_tensor(parts, _INT64))
+    return apply(get_op("where"), last, as_tensor(stop, found.dtype), found)
+
+
 def linspace(
     start: complex,
     stop: complex,
@@ -563,6 +576,9 @@ def linspace(
     check_device("linspace", device)
     if num < 0:
         raise ArgumentError(f"linspace: num is {num}; expected an int >= 0")
+    if is_open_shape((num,)):
+        found = _open_linspace(start, stop, num, endpoint)
+        return as_tensor(found, chosen_dtype("linspace", dtype, found.dtype))
     values = np.linspace(start, stop, num, endpoint=endpoint)
     wanted = chosen_dtype("linspace", dtype, canonical_dtype(values.dtype))
     return new_tensor(values.astype(wanted, copy=False))

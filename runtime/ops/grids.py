@@ -6,13 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.device import Device, check_device
+from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.operators import constant
 from tapeline.runtime.ops.axes import ANY_KIND
-from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
+from tapeline.runtime.ops.creation import arange, chosen_dtype, shape_argument
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.selection import WHERE
+from tapeline.runtime.ops.shaping import expand_dims
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
 from tapeline.runtime.unwatched import plain_array, wrapped
 
@@ -54,6 +56,9 @@ def eye(
     check_device("eye", device)
     wanted = chosen_dtype("eye", dtype, np.dtype(np.float64))
     shape = shape_argument("eye", (n_rows, n_rows if n_cols is None else n_cols))
+    if is_open_shape(shape):
+        rows, columns = (arange(extent) for extent in shape)
+        return as_tensor(expand_dims(rows, axis=1) + k == columns, wanted)
     return new_tensor(np.eye(shape[0], shape[1], k=k, dtype=wanted))
 
 
@@ -119,8 +124,14 @@ def _triangle(op_name: str, x: TensorLike, k: int, lower: bool) -> Tensor:
     x = as_tensor(x, None, op_name)
     if x.ndim < 2:
         raise ShapeError(f"{op_name}: x has shape {x.shape}; expected at least two dimensions")
-    below = np.tri(x.shape[-2], x.shape[-1], k=k if lower else k - 1, dtype=np.bool_)
-    kept = new_tensor(below if lower else ~below)
+    offset = k if lower else k - 1
+    if is_open_shape(x.shape[-2:]):
+        rows, columns = (arange(extent) for extent in x.shape[-2:])
+        below = expand_dims(rows, axis=1) + offset >= columns
+        kept = below if lower else ~below
+    else:
+        table = np.tri(x.shape[-2], x.shape[-1], k=offset, dtype=np.bool_)
+        kept = new_tensor(table if lower else ~table)
     return apply(WHERE, kept, x, constant(0, x.dtype))
 
 

@@ -142,6 +142,10 @@ def _map(function: Any, *items: Any) -> Any:
 
 def _number(kind: type, dtype: Any) -> Callable[..., Any]:
     def convert(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and is_told(args[0]):
+            if kind is int:
+                return args[0]
+            args = (args[0].__tapeline_tensor__(),)
         if len(args) != 1 or kwargs or not is_symbolic(args[0]):
             return kind(*args, **kwargs)
         tensor = as_tensor(args[0])

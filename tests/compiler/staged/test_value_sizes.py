@@ -98,6 +98,28 @@ def test_masks_of_tables() -> None:
     assert compare(masks, *TABLES).trace_count <= 2
 
 
+def test_functions_of_sizes_and_matrices_of_open_size() -> None:
+    def matrices(x: tl.Tensor) -> Any:
+        y = x[x > 0.5]
+        z = tl.reshape(y, (-1, 1)) * y
+        count = len(y)
+        return (
+            tl.tril(z), tl.triu(z, k=1), tl.eye(count) * z, tl.eye(count, 2), np.sqrt(count) * y,
+            tl.linspace(0.0, 1.0, count), tl.linspace(0.0, 1.0, count, endpoint=False),
+            int(count) * y, y / float(count), np.median(y), np.quantile(y, [0.25, 0.9]), np.cov(z),
+            np.bincount(tl.astype(y * 3, tl.int64)),
+        )  # fmt: skip
+
+    def rows(x: tl.Tensor) -> tl.Tensor:
+        z = x[x > 0.5][:, None] * tl.asarray([1.0, 2.0])
+        z[tl.asarray([0, 1])] = 7.0
+        z[:, 0] += 1
+        return z
+
+    assert compare(matrices, *X).trace_count == 1
+    assert compare(rows, *X).trace_count == 1
+
+
 def test_writing_at_masks() -> None:
     def write(x: tl.Tensor) -> tl.Tensor:
         x = x + 0.0
