@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import re
 import runpy
 import shutil
 import subprocess
@@ -189,3 +190,64 @@ def test_pages_stand_alone(group: str) -> None:
         page = graph_to_html(graph)
         assert page.startswith("<!doctype html>")
         assert not [word for word in ('src="http', 'href="http', "@import") if word in page]
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+HOST = """<!doctype html><body><script>
+const pages = PAGES, pictures = PICTURES, found = [];
+const frame = document.createElement("iframe");
+Object.assign(frame, { width: 1200, height: 800 });
+document.body.append(frame);
+const load = (element, start) => new Promise((done) => {
+  element.onload = element.onerror = done;
+  start();
+});
+(async () => {
+  for (const page of pages) {
+    await load(frame, () => { frame.srcdoc = page; });
+    const { ready, error } = frame.contentDocument.body.dataset;
+    found.push(error || ready || "nothing happened");
+  }
+  for (const picture of pictures) {
+    const image = new Image();
+    const address = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(picture);
+    await load(image, () => { image.src = address; });
+    found.push(image.naturalWidth ? `${image.naturalWidth}` : "no picture");
+  }
+  document.body.dataset.found = found.join("|");
+})();
+</script></body>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed")
+@every_group
+def test_pages_and_pictures_open_in_a_browser(group: str, tmp_path: Path) -> None:
+    """All pages of a group in one run: each draws blocks in each of its panels."""
+    assert BROWSER is not None
+    pages = [graph_to_html(graph) for graph in graphs(group)]
+    pictures = [graph.to_svg() for graph in graphs(group)]
+    text = HOST
+    for word, value in (("PICTURES", pictures), ("PAGES", pages)):
+        text = text.replace(word, json.dumps(value).replace("<", "\\u003c"), 1)
+    (tmp_path / "host.html").write_text(text, encoding="utf-8")
+    command = [
+        BROWSER,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--virtual-time-budget=60000",
+    ]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    done = subprocess.run(
+        [*command, (tmp_path / "host.html").as_uri()],
+        capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    match = re.search(r'data-found="([^"]*)"', done.stdout)
+    assert match is not None, done.stdout[-300:]
+    found = match[1].split("|")
+    assert len(found) == len(pages) + len(pictures)
+    for one in found[: len(pages)]:
+        assert re.fullmatch(r"[1-9]\d*/[1-9]\d*", one), one
+    assert all(int(one) > 0 for one in found[len(pages) :])
