@@ -175,3 +175,61 @@ def test_gradients_see_the_numbers_before() -> None:
     weights = np.array([2.0 - 0.5 ** (SIZE - 1 - k) for k in range(SIZE)])
     np.testing.assert_allclose(slope, 2 * start * weights, rtol=1e-12)
     np.testing.assert_array_equal(x.numpy(), start)
+
+
+def spread(x: Any, y: Any) -> Any:
+    for i in tl.range(x.shape[0]):
+        x[i] = tl.sin(x[i]) * 0.5 + y[i]
+    return x
+
+
+def whole(x: Any, y: Any) -> Any:
+    x[...] = x * 0.5 + tl.cos(y)
+    return x
+
+
+def turned(x: Any, y: Any) -> Any:
+    x[...] = x * 0.5 + y.T
+    return tl.sum(x)
+
+
+def with_another(x: Any, y: Any) -> Any:
+    old = x * 2.0
+    x[...] = x * 0.5 + y
+    return old
+
+
+def shifted(x: Any, y: Any) -> Any:
+    x[...] = tl.concat((x[1:], x[:1])) + y
+    return x
+
+
+def summed(x: Any, y: Any) -> Any:
+    x[...] = x - tl.sum(x, axis=-1, keepdims=True) + y
+    return x
+
+
+@pytest.mark.parametrize("shape", [(1003,), (8192,), (37, 53), (64, 64), (300_007,)])
+@pytest.mark.parametrize("function", [spread, whole, turned, with_another, shifted, summed])
+def test_arrays_changed_element_by_element(function: Any, shape: tuple[int, ...]) -> None:
+    if function is spread and len(shape) > 1:
+        return
+    if function is turned and len(set(shape)) > 1:
+        shape = (max(shape[0] % 100, 40),) * 2
+    rng = np.random.default_rng(4)
+    start, y = rng.random(shape), tl.asarray(rng.random(shape))
+    compiled, x = tl.function(function), tl.asarray(start)
+    expected = tl.asarray(start)
+    for _ in range(3):
+        before = address(x)
+        expected = tl.asarray(expected.numpy())
+        if function is spread:
+            result = expected = tl.sin(expected) * 0.5 + y
+        else:
+            result = function(expected, y)
+        found = compiled(x, y)
+        np.testing.assert_allclose(x.numpy(), expected.numpy(), rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(found.numpy(), result.numpy(), rtol=1e-12, atol=1e-12)
+        del found
+        if function in (spread, whole):
+            assert address(x) == before
