@@ -1,4 +1,4 @@
-"""Watches the lists, dicts, sets and objects that a traced block may change behind our back.
+"""Watches lists, dicts, sets, arrays and objects that a traced block may change behind our back.
 
 A block over tensors is traced once, whatever the tensors say later. So what it does to a container
 of outside is undone after the trace; a changed item or attribute becomes a result of the block,
@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from tapeline.compiler.frontend.convert.state import UNDEF, read_cell
 from tapeline.runtime.tensor import Tensor
 
 _DEPTH = 4
 _LIMIT = 2000
 _LARGE = 100_000
-"""Containers of more items are not watched."""
+"""Containers of more items, and arrays of more bytes, are not watched."""
 _LOOKED_THROUGH = 1000
 """In containers of more items, the items are not watched in turn."""
 
@@ -101,6 +103,9 @@ class Containers:
             for index, item in enumerate(value):
                 self._watch(item, f"{path}[{index}]", depth)
             return
+        elif kind is np.ndarray and value.flags.writeable and value.nbytes <= _LARGE:
+            self._watched.setdefault(id(value), Watched(value, value, value.copy(), path))
+            return
         else:
             return
         if id(container) in self._watched or len(self._watched) >= _LIMIT:
@@ -139,6 +144,9 @@ class Containers:
             elif isinstance(now, set):
                 if now != before:
                     others.append(watched.path)
+            elif isinstance(now, np.ndarray):
+                if now.tobytes() != before.tobytes():
+                    others.append(watched.path)
             elif len(now) > len(before) and all(map(operator.is_, now, before)):
                 grown.append((watched, now[len(before) :]))
             elif len(now) != len(before):
@@ -165,6 +173,8 @@ class Containers:
                 if now != before:
                     now.clear()
                     now.update(before)
+            elif isinstance(now, np.ndarray):
+                np.copyto(now, before)
             elif len(now) != len(before) or any(
                 now.get(key, UNDEF) is not value for key, value in before.items()
             ):

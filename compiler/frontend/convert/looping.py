@@ -20,6 +20,7 @@ from tapeline.compiler.frontend.convert.sequences import Sequence, sequence_of, 
 from tapeline.compiler.frontend.convert.staging import choose_block
 from tapeline.compiler.frontend.convert.state import (
     LOOPS,
+    UNDEF,
     State,
     is_staging,
     is_symbolic,
@@ -29,6 +30,7 @@ from tapeline.compiler.frontend.convert.state import (
 )
 from tapeline.compiler.frontend.convert.unify import is_number
 from tapeline.runtime.dims import is_open, is_told
+from tapeline.runtime.op import get_op
 
 UNROLLED = 64
 """Loops of a known number of rounds up to this one are unrolled, as far as the budget goes."""
@@ -237,7 +239,7 @@ def _roll_range(
     )
     if not changes and not any(r.is_assigned for r in trial.graph.resources.values()):
         return False
-    if is_open(items.count) and (trial.grown or _counts_in_python(trial, around)):
+    if is_open(items.count) and (trial.grown or _counts_in_python(trial, around, state)):
         return False
     loop = _counted(items, test, body, state, what)
     try:
@@ -249,14 +251,34 @@ def _roll_range(
                 stacklevel=2,
             )
         return False
+    if _raises_index(loop):
+        return False
     finish(loop)
     return True
 
 
-def _counts_in_python(trial: BlockTrace, around: Surroundings) -> bool:
-    """Whether a round changes a number that stays Python's. Python may return it, and its ints know
-    no bounds, so it is to be for open sizes what it is for fixed ones."""
-    return any(
-        is_number(value.original) and is_number(before) and value.original is not before
-        for value, before in zip(trial.values, around.before, strict=True)
-    )
+def _counts_in_python(trial: BlockTrace, around: Surroundings, state: State) -> bool:
+    """Whether a round leaves a number that stays Python's behind. Python may return it, and knows
+    no bounds for it, so it is to be for open sizes what it is for fixed ones."""
+    for name, value, before in zip(state.names, trial.values, around.before, strict=True):
+        is_read = is_number(before) or (before is UNDEF and name in state.live)
+        if is_read and is_number(value.original):
+            return True
+    return False
+
+
+def _raises_index(loop: Loop) -> bool:
+    """Whether a round takes powers of the index, or to it, which are floats or may be too large for
+    an int of the graph; not squares and cubes."""
+    graph, index = loop.body_trace.graph, loop.body_inputs[0]
+    of_index = {index}
+    for node in range(index + 1, len(graph)):
+        inputs = graph.inputs[node]
+        if not inputs or any(k not in of_index and graph.constant_value(k) is None for k in inputs):
+            continue
+        of_index.add(node)
+        if graph.ops[node] is get_op("integer_power"):
+            exponent = graph.constant_value(inputs[1])
+            if exponent is None or not 0 <= exponent.item() <= 3:
+                return True
+    return False

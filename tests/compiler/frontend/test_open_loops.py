@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tapeline as tl
+from tapeline.runtime.errors import TracingError
 
 
 def counted(x: Any) -> Any:
@@ -143,3 +144,63 @@ def test_lists_that_grow_with_a_size_keep_one_trace_per_size() -> None:
         got, count = f(tl.ones(rows))
         assert got.tolist() == list(range(rows))
         assert count == rows
+
+
+def powers(x: Any) -> Any:
+    total: Any = 0.0
+    for i in range(x.shape[0]):
+        total = total + x[i] * 10**i + x[i] * 2**-i
+    return total
+
+
+def with_an_array(x: Any) -> Any:
+    counts, total = np.zeros(3), x[0] * 0
+    for i in range(x.shape[0]):
+        counts[i % 3] += 1
+        total = total + x[i] * counts[0]
+    return total
+
+
+def summed(x: Any) -> Any:
+    total, y = 0, x[0] * 0
+    for i in range(x.shape[0]):
+        total = total + i * i
+        y = y + x[i]
+    return y * total
+
+
+@pytest.mark.parametrize("f", [powers, with_an_array, summed])
+def test_what_ints_and_arrays_of_the_graph_cannot_hold_is_unrolled(f: Callable[[Any], Any]) -> None:
+    traced = tl.function(f)
+    for rows in (4, 5, 3, 26):
+        x = numbers(rows)
+        np.testing.assert_allclose(traced(x), f(x), rtol=1e-12)
+
+
+def test_a_number_that_a_loop_leaves_behind_is_pythons() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        total: Any = 0.0
+        for i in range(x.shape[0]):
+            total = total + x[i]
+        return total, i
+
+    for rows in (3, 4, 5):
+        last = f(tl.ones(rows))[1]
+        assert type(last) is int
+        assert last == rows - 1
+
+
+def test_a_branch_over_a_tensor_cannot_write_to_an_array_of_numpy() -> None:
+    counts = np.zeros(2)
+
+    @tl.function
+    def f(x: Any) -> Any:
+        if x > 0:
+            counts[0] += 1
+            x = x + 1
+        return x
+
+    with pytest.raises(TracingError, match="counts"):
+        f(tl.asarray(1.0))
+    assert counts.tolist() == [0.0, 0.0]
