@@ -143,13 +143,9 @@ class Words:
 
     def mul(self, x: Any, y: Any) -> Any:
         """Product, as NumPy's: infinities are not mended."""
-        b = self.b
         if type(x) is not Pair:
-            return b.mul(x, y)
-        return Pair(
-            b.sub(b.mul(x.re, y.re), b.mul(x.im, y.im)),
-            b.add(b.mul(x.re, y.im), b.mul(x.im, y.re)),
-        )
+            return self.b.mul(x, y)
+        return Pair(*complex_functions.product(self.b, x, y))
 
     def div(self, x: Any, y: Any) -> Any:
         """Quotient, by Smith's way as NumPy's."""
@@ -187,6 +183,11 @@ class Words:
             b.neg(b.div(b.select(wide, ratio, one), below)),
         )
 
+    def _inverse(self, y: tuple[Any, Any]) -> Pair:
+        """1 / y, as a quotient."""
+        result: Pair = self.div(self.const(1, Pair(*y)), Pair(*y))
+        return result
+
     def abs(self, x: Any) -> Any:
         """Absolute value."""
         return self.b.call("hypot", x.re, x.im) if type(x) is Pair else self.b.abs(x)
@@ -219,6 +220,8 @@ class Words:
         """A function of the math library."""
         if not any(type(arg) is Pair for arg in args):
             return self.b.call(name, *args)
+        if name == "power":
+            return Pair(*complex_functions.power(self.b, args[0], args[1], self._inverse))
         function = complex_functions.FUNCTIONS.get(name)
         if function is None or len(args) != 1:
             raise NoWords(name)

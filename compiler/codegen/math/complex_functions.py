@@ -10,10 +10,13 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from tapeline.runtime.op import Predicate
 
 Real: TypeAlias = Any
 Parts: TypeAlias = tuple[Real, Real]
+_INT = np.dtype(np.int32)
 
 _LARGEST_EXPONENT = {4: 88.0, 8: 709.0}
 """Up to here e to that power is finite."""
@@ -244,6 +247,51 @@ def square_root(b: Any, x: Real, y: Real) -> Parts:
     tall = r.is_infinite(y)
     real = b.select(tall, b.abs(y), b.select(zero, r.number(0.0), real))
     return real, b.select(b.bit_or(tall, zero), y, imag)
+
+
+def product(b: Any, x: Parts, y: Parts) -> Parts:
+    """x * y, as NumPy's: infinities are not mended."""
+    return (
+        b.sub(b.mul(x[0], y[0]), b.mul(x[1], y[1])),
+        b.add(b.mul(x[0], y[1]), b.mul(x[1], y[0])),
+    )
+
+
+def _chosen(b: Any, condition: Real, x: Parts, y: Parts) -> Parts:
+    return b.select(condition, x[0], y[0]), b.select(condition, x[1], y[1])
+
+
+def _whole_power(b: Any, x: Parts, count: Real) -> Parts:
+    """x to the power of an int from 1 to 127, by squaring."""
+    zero, bit = b.constant(0, _INT), 1
+    found, begun = x, b.compare("ne", b.bit_and(count, b.constant(1, _INT)), zero)
+    for _ in range(6):
+        x, bit = product(b, x, x), 2 * bit
+        here = b.compare("ne", b.bit_and(count, b.constant(bit, _INT)), zero)
+        taken = _chosen(b, begun, product(b, found, x), x)
+        found, begun = _chosen(b, here, taken, found), b.bit_or(begun, here)
+    return found
+
+
+def power(b: Any, x: Parts, y: Parts, inverse: Callable[[Parts], Parts]) -> Parts:
+    """x to the power of y: whole powers below 100 by products, as NumPy's, others by logarithms;
+    `inverse` gives 1 / z."""
+    r = Reals(b, x[0])
+    flat = r.compare("eq", y[1], 0.0)
+    size = b.abs(y[0])
+    whole = r.both(flat, b.compare("eq", b.floor(size), size))
+    whole = r.both(whole, r.compare("lt", size, 100.0))
+    count = b.cast(b.select(whole, size, r.number(1.0)), _INT)
+    by_products = _whole_power(b, x, count)
+    falls = r.compare("lt", y[0], 0.0)
+    by_products = _chosen(b, falls, inverse(by_products), by_products)
+    general = exponential(b, *product(b, y, logarithm(b, *x)))
+    result = _chosen(b, whole, by_products, general)
+    at_zero = r.both(r.compare("eq", x[0], 0.0), r.compare("eq", x[1], 0.0))
+    edge = b.select(r.compare("gt", y[0], 0.0), r.number(0.0), r.number(math.nan))
+    result = _chosen(b, at_zero, (edge, edge), result)
+    to_zero = r.both(flat, r.compare("eq", y[0], 0.0))
+    return _chosen(b, to_zero, (r.number(1.0), r.number(0.0)), result)
 
 
 FUNCTIONS: dict[str, Callable[[Any, Real, Real], Parts]] = {
