@@ -35,6 +35,7 @@ from tapeline.runtime.ops.pointwise import apply, call, masked, shorten
 from tapeline.runtime.ops.shaping import BROADCAST_TO, RESHAPE
 from tapeline.runtime.spec import Shape, TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
+from tapeline.runtime.unwatched import plain_array, wrapped
 
 SliceEntry: TypeAlias = tuple[str, int | None, int | None, int | None]
 BasicIndex: TypeAlias = tuple[int | SliceEntry | None, ...]
@@ -367,6 +368,12 @@ def diagonal(x: TensorLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1) 
     >>> tl.diagonal(tl.asarray([[1, 2], [3, 4]])).numpy()
     array([1, 4])
     """
+    array = plain_array(x)
+    if array is not None and type(offset) is type(axis1) is type(axis2) is int:
+        try:
+            return wrapped(array.diagonal(offset, axis1, axis2))
+        except ValueError:
+            pass  # what follows says what is wrong
     x = as_tensor(x, argument="diagonal")
     first = normalize_axis("diagonal", axis1, x.ndim)
     second = normalize_axis("diagonal", axis2, x.ndim)

@@ -157,6 +157,11 @@ FUNCTIONS: dict[str, Function] = {
     "tensordot unlike": lambda x: tl.tensordot(x, x, axes=1),
     "tensordot more": lambda x: tl.tensordot(x, x, axes=5),
     "tensordot less": lambda x: tl.tensordot(x, x, axes=-1),
+    "diagonal": lambda x: tl.diagonal(x, 1),
+    "diagonal turned": lambda x: tl.diagonal(x, -1, 1, 0),
+    "diagonal of one axis": lambda x: tl.diagonal(x, 0, 1, 1),
+    "diagonal far": lambda x: tl.diagonal(x, 0, 0, 2),
+    "trace": lambda x: tl.linalg.trace(x),
     "floor_divide": lambda x: tl.floor_divide(x, 2),
 }  # fmt: skip
 
