@@ -14,6 +14,7 @@ from typing import Any
 
 from tapeline.compiler.frontend.convert.syntax import (
     SCOPES,
+    Names,
     at,
     clone,
     constant,
@@ -157,11 +158,14 @@ def _look(
         hold.targets[0].id, hold.value = pattern.name, load(subject, like)
         return [hold], []
     found = f"found{number}"
-    no, look = statements(
-        f"at_{found} = False\nmatch at_{subject[1:]}:\n    case _: at_{found} = True", like
+    caught = "".join(f"at_{name[1:]} = " for name in Names([pattern]).stored)  # in any case
+    *start, look = statements(
+        (f"{caught}None\n" if caught else "")
+        + f"at_{found} = False\nmatch at_{subject[1:]}:\n    case _: at_{found} = True",
+        like,
     )
     look.cases[0].pattern = pattern
-    return [no, look], [load(f"@{found}", like)]
+    return [*start, look], [load(f"@{found}", like)]
 
 
 def _if(tests: Tests, body: list[ast.stmt], rest: list[ast.stmt], like: ast.AST) -> list[ast.stmt]:

@@ -108,6 +108,8 @@ class LoopWriter:
         kind = r.random()
         if size <= 0 or kind < 0.4:
             self._simple(depth)
+        elif kind < 0.47:
+            self._match(size, depth, in_loop)
         elif kind < 0.55:
             self._write(depth, f"if {self._condition()}:")
             self._block(size - 1, depth + 1, in_loop)
@@ -143,6 +145,23 @@ class LoopWriter:
             self._write(depth, f"{r.choice(_ARRAYS)}[1:3] = {r.choice(_FLOATS)}")
         else:
             self._write(depth, f"{r.choice(_ARRAYS)} = {self._array()}")
+
+    def _match(self, size: int, depth: int, in_loop: bool) -> None:
+        r = self._random
+        names = [*_INTS, *self._indices]
+        guard = f" if {self._condition()}" if r.random() < 0.5 else ""
+        if r.random() < 0.5:
+            self._write(depth, f"match {self._int()}:")
+            cases = [
+                f"case {r.randint(0, 3)} | {r.randint(4, 9)}{guard}:",
+                f"case {r.choice('03')}:",
+            ]
+        else:
+            self._write(depth, f"match ({r.choice(names)} % 3, {r.choice(names)} % 2):")
+            cases = [f"case (m{depth}, {r.randint(0, 1)}){guard}:", f"case ({r.randint(0, 2)}, _):"]
+        for case in [*cases, "case _:"][: r.randint(1, 3)]:
+            self._write(depth + 1, case)
+            self._block(size - 1, depth + 2, in_loop)
 
     def _for(self, size: int, depth: int) -> None:
         r = self._random

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tapeline as tl
-from tapeline.compiler.frontend.convert.calls import callee
+from tapeline.compiler.frontend.convert.operators import Operators
 
 NUMBERS = (-1, 0, 1, 2, 3, 5, 9, 30)
 
@@ -62,7 +62,7 @@ PROGRAMS = [in_and, in_and_with_else, in_or, in_while, in_loop_with_jumps]
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_program_means_the_same(program: Callable[..., Any]) -> None:
-    converted = callee(program)
+    converted = Operators.call(program)
     assert converted is not program
     assert [converted(n) for n in NUMBERS] == [program(n) for n in NUMBERS]
     compiled = tl.function(program)
@@ -96,7 +96,7 @@ def test_class_in_a_function_keeps_its_name() -> None:
     names: list[str] = []
     assert int(f(3)) == 247
     plain, names[:] = list(names), []
-    assert int(callee(f)(3)) == 247
+    assert int(Operators.call(f)(3)) == 247
     assert names == plain
     names.clear()
 

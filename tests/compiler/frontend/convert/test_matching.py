@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tapeline as tl
-from tapeline.compiler.frontend.convert.calls import callee
+from tapeline.compiler.frontend.convert.operators import Operators
 
 NUMBERS = (-1, 0, 1, 2, 3, 4, 5, 6, 7, 12)
 
@@ -161,7 +161,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_converted_program_does_what_the_plain_one_does(program: Callable[..., Any]) -> None:
-    converted = callee(program)
+    converted = Operators.call(program)
     assert converted is not program
     assert [converted(n) for n in NUMBERS] == [program(n) for n in NUMBERS]
 
@@ -187,7 +187,7 @@ def test_jump_in_finally_swallows_the_exception() -> None:
             t = t + 10
         return t
 
-    converted = callee(f)
+    converted = Operators.call(f)
     assert converted is not f
     assert (converted(0), converted(1)) == (f(0), f(1)) == (36, 37)
 
@@ -235,8 +235,8 @@ def test_exactly_the_lines_that_run_are_traced() -> None:
             sys.settrace(before)
         return seen - {values.__code__.co_firstlineno, 0}
 
-    assert lines_of(callee(values)) - lines_of(values) == set()
-    assert lines_of(values) - lines_of(callee(values)) == set()
+    assert lines_of(Operators.call(values)) - lines_of(values) == set()
+    assert lines_of(values) - lines_of(Operators.call(values)) == set()
 
 
 def test_attribute_named_as_a_global_is_no_guard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,3 +245,20 @@ def test_attribute_named_as_a_global_is_no_guard(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(globals(), "NUMBERS", ())
     assert compiled(tl.asarray(1)).item() == 4
     assert compiled.trace_count == 1
+
+
+def test_what_a_pattern_catches_goes_round_no_loop() -> None:
+    def f(x: Any) -> Any:
+        t = x * 0
+        for i in tl.range(70):
+            k = 0
+            while k < i % 3:
+                k = k + 1
+                match (k, i % 2):
+                    case (m, 0) if m > 1:
+                        t = t + m
+                    case (_, 1):
+                        t = t + x
+        return t
+
+    assert tl.function(f)(tl.asarray(2)).item() == f(2)
