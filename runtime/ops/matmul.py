@@ -17,15 +17,26 @@ from tapeline.runtime.ops.permuting import moveaxis, permute_dims, swap_last
 from tapeline.runtime.ops.pointwise import attach_operators, call, conjugate, unbroadcast
 from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.shaping import EXPAND_DIMS, RESHAPE, SQUEEZE, expand_dims, reshape
-from tapeline.runtime.spec import Shape, TensorSpec, broadcast_shapes, normalize_axis, spec_of
+from tapeline.runtime.spec import (
+    FLOAT16,
+    Shape,
+    TensorSpec,
+    broadcast_shapes,
+    normalize_axis,
+    spec_of,
+)
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
 from tapeline.runtime.unwatched import plain_arrays, wrapped
+
+_FLOAT32 = np.dtype(np.float32)
 
 # --- matmul ----------------------------------------------------------------------------------
 
 
 def _matmul_kernel(a: Array, b: Array) -> Any:
     try:
+        if a.dtype is FLOAT16:  # NumPy has no BLAS for it, and takes some hundred times longer
+            return np.matmul(a.astype(_FLOAT32), b.astype(_FLOAT32)).astype(FLOAT16)
         return np.matmul(a, b)
     except ValueError:
         matmul_shape(a.shape, b.shape)

@@ -142,6 +142,18 @@ def test_losses_and_numpys_solvers_give_float32_for_bfloat16(name: str) -> None:
 
 
 @each_half
+def test_products_add_in_float32_and_round_once(dtype: Any, rng: np.random.Generator) -> None:
+    a, b = (rng.normal(size=(2, 300, 300)).astype(dtype) for _ in range(2))
+    want = np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(dtype)
+    for run in (tl.matmul, tl.function(tl.matmul)):
+        got = run(tl.asarray(a), tl.asarray(b))
+        assert got.dtype == dtype
+        np.testing.assert_allclose(wide(got), want.astype(np.float64), rtol=8e-3, atol=2e-2)
+    row = tl.matmul(tl.asarray(a[0, 0]), tl.asarray(b[0, 0]))
+    assert (row.dtype, row.shape) == (dtype, ())
+
+
+@each_half
 def test_gradients_pass_through_casts_to_and_from_halves(dtype: Any) -> None:
     def gradient(w: Any) -> Any:
         with tl.GradientTape() as tape:
