@@ -14,7 +14,7 @@ from tapeline.compiler.codegen.control_plan import (
     Site,
     Steps,
 )
-from tapeline.compiler.codegen.loops import ZERO, int64
+from tapeline.compiler.codegen.loops import int64
 from tapeline.compiler.codegen.numbers import is_number, is_take
 from tapeline.compiler.codegen.pieces import GUARDED
 from tapeline.compiler.codegen.scalar import ScalarBuilder
@@ -136,11 +136,23 @@ class NumberEmitter:
         place = given = b.cast_code(index, "i8")
         if b.is_within(place, size):
             return place
-        if index.code[0] == "i" and not b.is_nonnegative(index):
-            negative = b.compare("lt", given, ZERO)
-            place = b.select(negative, b.add(given, int64(size)), given)
-        inside = b.value(f"icmp ult i64 {place.name}, {size}", "b1", 1)
-        self.require(inside, given, INDEX_ERROR | self._site(axis, size, location))
+        code = INDEX_ERROR | self._site(axis, size, location)
+        inside = b.value(f"icmp ult i64 {given.name}, {size}", "b1", 1)
+        if index.code[0] != "i" or b.is_nonnegative(index):
+            self.require(inside, given, code)
+            return place
+        known = b.recalled(f"place {inside.name}")
+        if known is not None:
+            return given._replace(name=known)
+
+        def from_the_end(_: Value) -> list[Value]:
+            # of what is not inside only negative ints can be, once the size is added
+            place = b.add(given, int64(size))
+            self.require(b.value(f"icmp ult i64 {place.name}, {size}", "b1", 1), given, code)
+            return [place]
+
+        place = b.rare(b.bit_not(inside), from_the_end, [given])[0]
+        b.recall(f"place {inside.name}", place.name)
         return place
 
     def _site(self, axis: int, size: int, location: Location | None) -> int:

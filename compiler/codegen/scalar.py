@@ -91,13 +91,21 @@ class ScalarBuilder(FunctionBuilder):
 
         return super().rare(condition, scoped, values)
 
+    def recall(self, fact: str, name: str) -> None:
+        """Notes what is known from here on, in this scope."""
+        self._known[-1][fact] = name
+
+    def recalled(self, fact: str) -> str | None:
+        """What was noted before."""
+        return next((known[fact] for known in reversed(self._known) if fact in known), None)
+
     def establish(self, condition: Value) -> None:
         """Notes that a condition holds from here on, in this scope."""
-        self._known[-1][f"holds {condition.name}"] = "true"
+        self.recall(f"holds {condition.name}", "true")
 
     def is_established(self, condition: Value) -> bool:
         """Whether a condition was found to hold before."""
-        return any(f"holds {condition.name}" in known for known in self._known)
+        return self.recalled(f"holds {condition.name}") is not None
 
     def least_of(self, x: Value) -> int | None:
         """A number that an int is known not to be below."""

@@ -229,3 +229,31 @@ def test_division_by_an_int_that_the_call_gives() -> None:
             expected = x % np.int64(k) + wide, x // np.int64(k) + i // np.int64(k)
         for a, b in zip(compiled(tl.asarray(x), tl.asarray(k)), expected, strict=True):
             np.testing.assert_array_equal(a.numpy(), b, err_msg=f"k = {k}")
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_indices_of_either_sign(size: int) -> None:
+    """Each is used twice, and what is computed of the first use holds for the second."""
+
+    def run(x: Any, places: Any) -> Any:
+        for k in tl.range(40):
+            x[places[k]] = x[places[k]] * 0.5 + k
+        return x
+
+    rng = np.random.default_rng(size)
+    places = rng.integers(-size, size, 40)
+    start = rng.standard_normal(size)
+    expected = start.copy()
+    for k in range(40):
+        expected[places[k]] = expected[places[k]] * 0.5 + k
+    compiled = tl.function(run)
+    found = compiled(tl.asarray(start), tl.asarray(places)).numpy()
+    np.testing.assert_array_equal(found, expected)
+    ends = np.iinfo(np.int64)
+    for bad in (size, -size - 1, 3 * size, ends.max, ends.max - size + 1, ends.min):
+        places[25] = bad
+        shown = bad if abs(bad) < 1 << 39 else r"-?\d+"
+        with pytest.raises(
+            IndexOutOfRangeError, match=f"index {shown} is out of range.*size {size}"
+        ):
+            compiled(tl.asarray(start), tl.asarray(places))
