@@ -16,6 +16,7 @@ from tapeline.compiler.frontend.convert.syntax import (
     SCOPES,
     Names,
     at,
+    clone,
     constant,
     contains,
     load,
@@ -62,6 +63,9 @@ class Blocks(ast.NodeTransformer):
         statements_only = [item for item in body if isinstance(item, ast.stmt)]
         self._live_after = Liveness(statements_only).after
         self._count = 0
+        self._tries: list[tuple[str, ast.expr]] = []
+        """For each `try` around: the variable that says how many blocks it is in, and what its
+        handlers catch."""
 
     # ---- statements
 
@@ -171,7 +175,26 @@ class Blocks(ast.NodeTransformer):
         """`raise`: an effect where it depends on a tensor."""
         self.generic_visit(node)
         if node.exc is not None:
-            node.exc = operate("raise_", node.exc, like=node)
+            caught: list[ast.expr] = []
+            if self._tries:
+                name, types = self._tries[-1]
+                caught = [load(name, node), thunk(clone(types))]
+            node.exc = operate("raise_", node.exc, *caught, like=node)
+        return node
+
+    def visit_Try(self, node: ast.Try) -> Any:
+        """`try`: a `raise` in a branch over a tensor comes too late for its handlers."""
+        if not node.handlers or not contains(node.body, ast.Raise):
+            return self.generic_visit(node)
+        self._count += 1
+        name = f"@depth{self._count}"
+        types = [h.type or load("BaseException", h) for h in node.handlers]
+        self._tries.append((name, at(ast.Tuple(types, ast.Load()), node)))
+        start = statements(f"at_{name[1:]} = at_tl.depth()", node)
+        node.body = [*start, *self.many(node.body)]
+        self._tries.pop()
+        node.handlers = [self.visit(handler) for handler in node.handlers]
+        node.orelse, node.finalbody = self.many(node.orelse), self.many(node.finalbody)
         return node
 
     def _enter(self, node: ast.stmt) -> tuple[tuple[str, ...], int]:

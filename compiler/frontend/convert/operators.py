@@ -128,9 +128,12 @@ class Operators:
             raise AssertionError(*(() if message is None else (message(),)))
 
     @staticmethod
-    def raise_(error: Any) -> Any:
-        """The exception of a `raise`: raised when the branch runs, if that depends on a tensor."""
-        return staging.raise_later(error)
+    def raise_(error: Any, depth: int = 0, caught: Callable[[], Any] = tuple) -> Any:
+        """The exception of a `raise`: raised when the branch runs, if that depends on a tensor.
+        `depth` and `caught` tell of the `try` around it."""
+        return staging.raise_later(error, depth, caught)
+
+    depth = staticmethod(staging.depth)
 
     @staticmethod
     def returned(is_returned: Any, result: Any, always: bool) -> Any:

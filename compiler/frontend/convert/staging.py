@@ -39,7 +39,7 @@ from tapeline.compiler.frontend.convert.unify import (
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.errors import ArgumentError, PathError
+from tapeline.runtime.errors import ArgumentError, PathError, TracingError
 from tapeline.runtime.ops.effects import HOST_ASSERT, Message
 from tapeline.runtime.ops.logic import logical_not
 from tapeline.runtime.tensor import Tensor, as_tensor
@@ -406,10 +406,32 @@ def check(condition: Any, message: Callable[[], Any] | None) -> None:
     bind(HOST_ASSERT, (as_condition(condition),), (Message(args),))
 
 
-def raise_later(error: Any) -> Any:
+def depth() -> int:
+    """In how many branches and rounds that tensors decide the code is now."""
+    graph, count = tracing_graph(), 0
+    while graph is not None and graph.surroundings is not None:
+        graph, count = graph.outer, count + 1
+    return count
+
+
+def raise_later(error: Any, outside: int, caught: Callable[[], Any]) -> Any:
     """The exception of a `raise` statement. If it leaves a branch over a tensor, it is raised when
-    that branch runs."""
+    that branch runs: too late for a `try` around the branch.
+
+    Raises
+    ------
+    TracingError
+        If that `try`, which stands in `outside` such branches, would catch it.
+    """
     graph = tracing_graph()
-    if graph is not None and graph.surroundings is not None:
-        graph.surroundings.raised.append(error)
+    if graph is None or graph.surroundings is None:
+        return error
+    kind = error if isinstance(error, type) else type(error)
+    if depth() > outside and issubclass(kind, caught()):
+        raise TracingError(
+            f"{kind.__name__} is raised where a tensor decides, and is to be caught by the 'try' "
+            "around that; a compiled function has no handlers when it runs: say with a variable "
+            "what happened"
+        )
+    graph.surroundings.raised.append(error)
     return error

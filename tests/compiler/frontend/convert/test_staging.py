@@ -267,6 +267,39 @@ def test_exception_that_a_branch_catches_itself_stays_python() -> None:
     assert [float(f(tl.asarray(x))) for x in (3.0, -3.0)] == [6.0, -4.0]
 
 
+def test_exception_of_a_branch_comes_too_late_for_a_handler_around_it() -> None:
+    @tl.function
+    def caught(x: Any) -> Any:
+        try:
+            while x < 10:
+                x = x + 3
+                if x > 8:
+                    raise StopIteration
+        except (KeyError, StopIteration):
+            x = -x
+        return x
+
+    with pytest.raises(TracingError, match="StopIteration is raised where a tensor decides"):
+        caught(tl.asarray(1.0))
+
+    @tl.function
+    def passes(x: Any) -> Any:
+        try:
+            if x > 8:
+                raise ValueError("large")
+            try:
+                raise KeyError("always")
+            except KeyError:
+                x = x + 1
+        except KeyError:
+            x = -x
+        return x
+
+    assert passes(tl.asarray(1.0)).item() == 2.0
+    with pytest.raises(ValueError, match="large"):
+        passes(tl.asarray(9.0))
+
+
 def test_raise_in_a_loop_raises_in_its_round() -> None:
     @tl.function
     def f(x: Any) -> Any:
