@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -36,20 +38,32 @@ class Verify:
         How many calls were compared.
     """
 
-    def __init__(self, rate: float = 1.0, tolerance: float | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, rate: float = 1.0, tolerance: float | None = None, seed: int = 0,
+        reproduction: str | os.PathLike[str] | None = None,
+    ) -> None:  # fmt: skip
         self.rate = rate
+        self.reproduction = reproduction
         self.tolerance = tolerance
         self.checked = 0
         self._random = random.Random(seed)
         self._lock = threading.Lock()
         self._before: Observer | None = None
+        self._depth = 0
+        """Blocks that are open, in all threads; the outermost counts."""
 
     def __enter__(self) -> Verify:
-        self._before = set_observer(self)
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                self._before = set_observer(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        set_observer(self._before)
+        with self._lock:
+            self._depth -= 1
+            if not self._depth:
+                set_observer(self._before)
 
     def run(self, compiled: Compiled, arrays: Sequence[Array]) -> Sequence[Array]:
         """Runs a compiled graph; some calls are compared."""
@@ -79,8 +93,11 @@ class Verify:
             location = graph.locations[node]
             if location is not None and source_line(location):
                 lines.append(f"      {source_line(location)}")
+        text = reproduce(part, arrays)
+        if self.reproduction is not None:
+            lines.append(f"  {write_reproduction(self.reproduction, part, arrays)} shows it")
         error = VerificationError("\n".join(lines))
-        error.reproduction = reproduce(part, arrays)
+        error.reproduction = text
         return error
 
 
@@ -114,18 +131,33 @@ def _difference_text(found: Array, wanted: Array) -> str:
     return f"{found[place]} is {wanted[place]} by NumPy{where}"
 
 
-def reproduce(graph: Graph, arrays: Sequence[Array]) -> str:
-    """A Python program that runs a graph both ways; random numbers stand for those of large
-    arrays."""
+def write_reproduction(path: str | os.PathLike[str], graph: Graph, arrays: Sequence[Array]) -> Path:
+    """Writes the program that `reproduce` gives, and large arrays into a file beside it."""
+    file = Path(path)
+    beside = file.with_suffix(".npz")
+    file.write_text(reproduce(graph, arrays, beside.name), encoding="utf-8")
+    large = {f"a{k}": x for k, x in enumerate(arrays) if x.size > SHOWN_ELEMENTS}
+    if large:
+        np.savez(beside, **large)  # type: ignore[arg-type]  # names are free
+    return file
+
+
+def reproduce(graph: Graph, arrays: Sequence[Array], beside: str = "") -> str:
+    """A Python program that runs a graph both ways. Large arrays come from the file `beside`, and
+    without one random numbers stand for theirs."""
     made = []
-    for array in arrays:
-        if array.size <= SHOWN_ELEMENTS:
+    for number, array in enumerate(arrays):
+        if beside and array.size > SHOWN_ELEMENTS:
+            made.append(f"    np.load(Path(__file__).with_name({beside!r}))['a{number}'],")
+        elif array.size <= SHOWN_ELEMENTS:
             values = f"np.array({array.tolist()!r}, {array.dtype.name!r})"
             made.append(f"    {values}.reshape({array.shape}),")
         else:
             numbers = f"rng.standard_normal({array.shape})"
             made.append(f"    {numbers}.astype({array.dtype.name!r}),")
     lines = [
+        "from pathlib import Path",
+        "",
         "import numpy as np",
         "from numpy import inf, nan",
         "from tapeline.compiler.compiled import Compiled",

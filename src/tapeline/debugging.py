@@ -1,9 +1,10 @@
 """Looking at what Tapeline makes of a program."""
 
 import functools
+import os
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, overload
 
 from tapeline.compiler.frontend.convert.conversion import conversion_of, print_conversion
 from tapeline.compiler.function import Function
@@ -43,6 +44,10 @@ __all__ = [
     "check_numerics", "converted_source", "diff", "lint", "op_callback", "profile",
     "remember_ops", "verify", "why_none",
 ]  # fmt: skip
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def converted_source(function: Callable[..., Any]) -> str:
@@ -231,14 +236,42 @@ def lint(function: Function[..., Any], *args: Any, **kwargs: Any) -> "Findings":
     return Findings(concrete.name, [*lint_graph(concrete.graph), *found])
 
 
-def verify(rate: float = 1.0, tolerance: float | None = None, seed: int = 0) -> "Verify":
-    """A block in which compiled calls are held against NumPy, in all threads.
+@overload
+def verify(
+    function: None = None,
+    *,
+    rate: float = ...,
+    tolerance: float | None = ...,
+    seed: int = ...,
+    reproduction: str | os.PathLike[str] | None = ...,
+) -> "Verify": ...
+@overload
+def verify(
+    function: Callable[P, R],
+    *,
+    rate: float = ...,
+    tolerance: float | None = ...,
+    seed: int = ...,
+    reproduction: str | os.PathLike[str] | None = ...,
+) -> Callable[P, R]: ...
+def verify(
+    function: Callable[..., Any] | None = None,
+    *,
+    rate: float = 1.0,
+    tolerance: float | None = None,
+    seed: int = 0,
+    reproduction: str | os.PathLike[str] | None = None,
+) -> Any:
+    """A block in which compiled calls are held against NumPy, in all threads; or a function whose
+    calls are such blocks.
 
     A chosen call runs once more, op by op, with NumPy; functions with effects and random numbers
     are left out.
 
     Parameters
     ----------
+    function : callable, optional
+        What to hold against NumPy whenever it is called, instead of a block.
     rate : float
         Which part of the calls is compared, chosen at random.
     tolerance : float, optional
@@ -246,11 +279,14 @@ def verify(rate: float = 1.0, tolerance: float | None = None, seed: int = 0) -> 
         2e-5 for float32 and 1e-11 for float64.
     seed : int
         Of the choice.
+    reproduction : str or path, optional
+        A file for a program that shows the difference, by itself; large arrays go into a `.npz`
+        file beside it.
 
     Returns
     -------
-    context manager
-        Its `checked` counts the calls that were compared.
+    Verify or callable
+        The block, whose `checked` counts the calls that were compared; or the function.
 
     Raises
     ------
@@ -266,12 +302,26 @@ def verify(rate: float = 1.0, tolerance: float | None = None, seed: int = 0) -> 
     ...     y = f(tl.zeros(3))
     >>> checks.checked
     1
+    >>> checked = tl.debugging.verify(f, rate=0.01)
+    >>> checked(tl.zeros(3)).item()
+    3.0
     """
     from tapeline.compiler.inspect.verification import Verify  # loads codegen
 
     if not 0 <= rate <= 1:
         raise ArgumentError(f"verify: rate must be between 0 and 1, got {rate}")
-    return Verify(rate, tolerance, seed)
+    checks = Verify(rate, tolerance, seed, reproduction)
+    if function is None:
+        return checks
+    if not callable(function):
+        raise ArgumentTypeError(f"verify: expected a function, got {type(function).__name__}")
+
+    @functools.wraps(function)
+    def verified(*args: Any, **kwargs: Any) -> Any:
+        with checks:
+            return function(*args, **kwargs)
+
+    return verified
 
 
 def remember_ops() -> "Memory":

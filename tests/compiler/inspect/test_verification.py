@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ import tapeline as tl
 from tapeline.compiler.compiled import OBSERVER
 from tapeline.compiler.inspect.verification import find_culprit, slice_graph
 from tapeline.compiler.ir.interpret import run_graph
-from tapeline.runtime.errors import ArgumentError, VerificationError
+from tapeline.runtime.dispatch import BUSY
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, VerificationError
 from tapeline.runtime.op import get_op
 
 X = tl.asarray([0.5, 1.0, 2.0])
@@ -77,6 +79,37 @@ def test_reproduction_is_a_program_that_runs() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("compiled [")
     assert "NumPy" in done.stdout
+
+
+@pytest.mark.usefixtures("wrong_tanh")
+def test_reproduction_is_written_with_the_arrays_that_show_it(tmp_path: Path) -> None:
+    checked = tl.debugging.verify(program, reproduction=tmp_path / "bug.py")
+    x = tl.asarray(np.linspace(0.1, 0.9, 2000))
+    with pytest.raises(VerificationError, match=r"bug\.py shows it"):
+        checked(x)
+    with np.load(tmp_path / "bug.npz") as kept:
+        np.testing.assert_array_equal(kept["a0"], x)
+    command = [sys.executable, str(tmp_path / "bug.py")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "compiled [" in done.stdout
+
+
+def test_a_function_is_held_against_numpy_in_its_calls_only() -> None:
+    calls: list[int] = []
+
+    def twice(x: tl.Tensor, deep: bool = True) -> tl.Tensor:
+        calls.append(BUSY[0])
+        return checked(x, deep=False) if deep else program(x)
+
+    busy = BUSY[0]
+    checked = tl.debugging.verify(twice)
+    np.testing.assert_array_equal(checked(X), program(X))
+    assert calls == [busy + 1, busy + 1]
+    assert BUSY[0] == busy
+    assert checked.__name__ == "twice"
+    with pytest.raises(ArgumentTypeError, match="expected a function, got float"):
+        tl.debugging.verify(0.5)  # type: ignore[call-overload]
 
 
 def test_functions_with_effects_run_once() -> None:
