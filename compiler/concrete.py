@@ -614,8 +614,8 @@ def _stage_function(graph: Graph) -> ConcreteFunction:
         setattr(whole, name, getattr(graph, name))
     whole.outputs = list(graph.outputs)
     inputs = [graph.spec(node) for node in graph.placeholders]
-    leaves = [_Output(k) for k in range(len(graph.outputs))]
-    return ConcreteFunction(whole, inputs, tuple(leaves), list(leaves), [])
+    leaves: list[Any] = [_Output(k) for k in range(len(graph.outputs))]
+    return ConcreteFunction(whole, inputs, tuple(range(len(leaves))), leaves, [])
 
 
 def with_none(spec: TensorSpec) -> TensorSpec:

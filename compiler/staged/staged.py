@@ -80,6 +80,9 @@ class StagedGraph:
             for node in range(len(graph))
             if (value := graph.constant_value(node)) is not None
         }
+        self._arrays = {node: tensor._value for node, tensor in self._constants.items()}
+        given = {*graph.placeholders, *self._constants}
+        self._given_outputs = [k for k, node in enumerate(graph.outputs) if node in given]
 
     def _last_uses(self) -> list[list[int]]:
         """For each stage what is not needed any more when it is over. While conditions may fail,
@@ -117,37 +120,47 @@ class StagedGraph:
         OtherSizes
             If the sizes on the way do not fit the trace.
         """
+        first, sizes = (0, ()) if other is None else (other.stage, other.sizes)
+        if other is None and STATE.handler is None and _is_unwatched(inputs):
+            arrays = dict(self._arrays)
+            for node, tensor in zip(self.graph.placeholders, inputs, strict=True):
+                arrays[node] = tensor._value
+            return self._run(arrays, first, sizes, raw=True)
         values: dict[int, Any] = dict(self._constants)
         if other is not None:
             values |= {node: value for node, value in other.values.items() if node < other.end}
         values.update(zip(self.graph.placeholders, inputs, strict=True))
         if STATE.handler is not None:
             return self._inlined(values, other)
-        if other is None:
-            return self._run(values, 0, ())
-        return self._run(values, other.stage, other.sizes)
+        return self._run(values, first, sizes, raw=False)
 
     def _run(
-        self, values: dict[int, Tensor], first: int, sizes: tuple[int, ...]
+        self, values: dict[int, Any], first: int, sizes: tuple[int, ...], raw: bool
     ) -> tuple[Tensor, ...]:
+        """The outputs, from a stage on; values are arrays if `raw`, else tensors."""
         for number in range(first, len(self.stages)):
             if sizes and not self.sizes.hold(sizes, len(sizes) - 1):
                 raise self._other_sizes(number, sizes, values)
             code = self.stages[number]
             stage = code.stage
-            outputs = code.run([values[node] for node in stage.inputs], sizes)
+            outputs = code.run([values[node] for node in stage.inputs], sizes, raw)
             values.update(zip(stage.outputs, outputs, strict=True))
             if stage.teller is not None:
-                sizes = (*sizes, _tell(stage.teller, values))
+                sizes = (*sizes, _tell(stage.teller, values, raw))
             for node in self._drops[number]:
                 values.pop(node, None)
-        return tuple([values[node] for node in self.graph.outputs])
+        found = [values[node] for node in self.graph.outputs]
+        for k in self._given_outputs:  # which others hold as well
+            given = found[k]
+            found[k] = given.copy() if raw else wrap(given._value.copy(), given._node)
+        return tuple([wrap(array) for array in found] if raw else found)
 
     def _other_sizes(
-        self, number: int, sizes: tuple[int, ...], values: dict[int, Tensor]
+        self, number: int, sizes: tuple[int, ...], values: dict[int, Any]
     ) -> OtherSizes:
         teller = self.stages[number - 1].stage.teller
         assert teller is not None
+        values = {n: v if type(v) is Tensor else wrap(np.asarray(v)) for n, v in values.items()}
         failed = self.sizes.first_failure(sizes)
         return OtherSizes(self.graph, teller.end, number, sizes, values, str(failed))
 
@@ -209,15 +222,29 @@ def _constant(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _tell(teller: Teller, values: dict[int, Tensor]) -> int:
+def _is_unwatched(inputs: Sequence[Tensor]) -> bool:
+    """Whether nobody wants to know which ops are applied to these tensors."""
+    if STATE.callbacks:
+        return False
+    return STATE.active is None or all(tensor._node is None for tensor in inputs)
+
+
+def _tell(teller: Teller, values: dict[int, Any], raw: bool) -> int:
     """Runs the op that tells a size."""
-    results = bind(teller.op, [values[k] for k in teller.inputs], (*teller.attrs, None))
-    if type(results) is Tensor:
-        results = (results,)
+    inputs, attrs = [values[k] for k in teller.inputs], (*teller.attrs, None)
+    found = teller.op.kernel(*inputs, *attrs) if raw else bind(teller.op, inputs, attrs)
+    results = found if isinstance(found, tuple) else (found,)
     for node, result in zip(teller.results, results, strict=True):
         if node is not None:
             values[node] = result
-    return int(results[0]._value.shape[-1])
+    return int(results[0].shape[-1])
+
+
+def _called(case: DifferentiableGraph, inputs: Sequence[Any], raw: bool) -> Sequence[Any]:
+    if not raw:
+        return case(inputs)
+    found = case.compiled(*inputs)
+    return found if isinstance(found, tuple) else (found,)
 
 
 class _StageCode:
@@ -249,21 +276,24 @@ class _StageCode:
         teller = self.stage.teller
         return teller is not None and teller.end == node + 1
 
-    def run(self, inputs: Sequence[Tensor], sizes: tuple[int, ...]) -> Sequence[Tensor]:
-        """The outputs for these sizes."""
+    def run(self, inputs: Sequence[Any], sizes: tuple[int, ...], raw: bool) -> Sequence[Any]:
+        """The outputs for these sizes: arrays of arrays if `raw`, else tensors of tensors."""
         if self.is_empty:
             return ()
         key = tuple([sizes[k] for k in self.symbols])
         case = self.cases.get(key)
         if case is not None:
-            return case(inputs)
+            return _called(case, inputs, raw)
         is_worth_it = not self.symbols or self._spent.get(key, 0.0) > self._worth
         if is_worth_it or self.is_heavy or OBSERVER[0] is not None:
             case = self.case(key, sizes)
-            outputs = case(inputs)
+            outputs = _called(case, inputs, raw)
             self._worth = (self._worth + sum(case.seconds)) / 2
             return outputs
-        return self._run_script(key, inputs, sizes)
+        start = time.perf_counter()
+        outputs = self._run_script(inputs, sizes, raw)
+        self._charge(key, raw, time.perf_counter() - start)
+        return outputs
 
     def case(self, key: tuple[int, ...], sizes: Sequence[int]) -> DifferentiableGraph:
         """The compiled stage for these sizes, made if need be."""
@@ -281,26 +311,18 @@ class _StageCode:
             return found
 
     def _run_script(
-        self, key: tuple[int, ...], inputs: Sequence[Tensor], sizes: tuple[int, ...]
-    ) -> Sequence[Tensor]:
-        start = time.perf_counter()
-        has_history = any(tensor._node is not None for tensor in inputs)
-        raw = not STATE.callbacks and not (has_history and STATE.active is not None)
+        self, inputs: Sequence[Any], sizes: tuple[int, ...], raw: bool
+    ) -> Sequence[Any]:
         script = self._script(raw)
-        outputs = self._run_raw(script, inputs, sizes) if raw else script(sizes, *inputs)
-        self._charge(key, raw, time.perf_counter() - start)
-        return outputs
-
-    def _run_raw(
-        self, script: Script, inputs: Sequence[Tensor], sizes: tuple[int, ...]
-    ) -> Sequence[Tensor]:
-        values = [tensor._value for tensor in inputs]
+        if not raw:
+            outputs: Sequence[Tensor] = script(sizes, *inputs)
+            return outputs
         with np.errstate(all="ignore"):
-            arrays = [np.asarray(array) for array in script(sizes, *values)]
+            arrays = [np.asarray(array) for array in script(sizes, *inputs)]
         for k in self._results:
             if not arrays[k].flags.owndata:
                 arrays[k] = arrays[k].copy()  # it may be memory of an argument
-        return [wrap(array) for array in arrays]
+        return arrays
 
     def _charge(self, key: tuple[int, ...], raw: bool, seconds: float) -> None:
         """Remembers what a script took for these sizes; outliers, which compile, count little."""

@@ -351,12 +351,20 @@ def test_a_concrete_function_is_called_in_a_trace_and_outside() -> None:
 
 
 def test_results_share_no_memory_with_arguments() -> None:
-    compiled = tl.function(lambda x: (x[x > 5], x[None]))
+    compiled = tl.function(lambda x: (x[x > 5], x[None], x))
     for _ in range(3):
         x = np.zeros(4)
-        _, same = compiled(x)
+        _, view, same = compiled(x)
         x[:] = 1.0
-        np.testing.assert_array_equal(same.numpy(), np.zeros((1, 4)))
+        np.testing.assert_array_equal(view.numpy(), np.zeros((1, 4)))
+        np.testing.assert_array_equal(same.numpy(), np.zeros(4))
+    x = tl.zeros(4)
+    with tl.GradientTape() as tape:
+        tape.watch(x)
+        _, _, same = compiled(x)
+        total = tl.sum(same * 3)
+    assert same is not x
+    np.testing.assert_array_equal(tape.gradient(total, x).numpy(), np.full(4, 3.0))
 
 
 def test_a_size_that_comes_again_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
