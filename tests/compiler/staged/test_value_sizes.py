@@ -61,6 +61,10 @@ def compare(function: Callable[..., Any], *arguments: np.ndarray[Any, Any]) -> A
     return compiled
 
 
+def stages_of(compiled: Any) -> Any:
+    return compiled.concrete_functions[0].staged.stages
+
+
 # --- one trace for all sizes -----------------------------------------------------------------
 
 
@@ -301,7 +305,7 @@ def test_loops_over_new_sizes_share_their_code_and_have_gradients() -> None:
         assert_same(compiled(x), looping(x))
         assert_same(tl.grad(compiled)(x), tl.grad(looping)(x))
     assert compiled.trace_count == 1
-    (stage,) = compiled.concrete_functions[0].staged.stages[1:]
+    (stage,) = stages_of(compiled)[1:]
     assert not stage.cases
 
 
@@ -329,7 +333,7 @@ def test_a_signature_without_sizes() -> None:
 
     for size in (3, 5, 1):
         x = np.arange(size) - 1.0
-        assert_same(positive(x), np.concatenate([x[x > 0], x]))
+        assert_same(positive(tl.asarray(x)), np.concatenate([x[x > 0], x]))
 
 
 def test_compiled_functions_call_each_other() -> None:
@@ -358,13 +362,13 @@ def test_results_share_no_memory_with_arguments() -> None:
         x[:] = 1.0
         np.testing.assert_array_equal(view.numpy(), np.zeros((1, 4)))
         np.testing.assert_array_equal(same.numpy(), np.zeros(4))
-    x = tl.zeros(4)
+    given = tl.zeros(4)
     with tl.GradientTape() as tape:
-        tape.watch(x)
-        _, _, same = compiled(x)
+        tape.watch(given)
+        _, _, same = compiled(given)
         total = tl.sum(same * 3)
-    assert same is not x
-    np.testing.assert_array_equal(tape.gradient(total, x).numpy(), np.full(4, 3.0))
+    assert same is not given
+    np.testing.assert_array_equal(tape.gradient(total, given).numpy(), np.full(4, 3.0))
 
 
 def test_a_size_that_comes_again_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +377,7 @@ def test_a_size_that_comes_again_is_compiled(monkeypatch: pytest.MonkeyPatch) ->
     x = tl.asarray(np.random.default_rng(0).random(300))
     for _ in range(4):
         got = compiled(x)
-    (stage,) = compiled.concrete_functions[0].staged.stages[1:]
+    (stage,) = stages_of(compiled)[1:]
     assert len(stage.cases) == 1
     np.testing.assert_allclose(got.numpy(), np.exp(x.numpy()[x.numpy() > 0.5]).sum())
 
@@ -427,7 +431,7 @@ def test_the_gradient_of_what_a_compiled_size_runs(monkeypatch: pytest.MonkeyPat
     want = np.where(x.numpy() > 0.5, np.exp(x.numpy()), 0.0)
     for _ in range(4):
         np.testing.assert_allclose(tl.grad(compiled)(x).numpy(), want, rtol=1e-14)
-    assert compiled.concrete_functions[0].staged.stages[1].cases
+    assert stages_of(compiled)[1].cases
 
 
 # --- graphs and files ------------------------------------------------------------------------
@@ -540,7 +544,7 @@ def test_a_mask_that_is_the_same_for_all_examples_works_under_vmap() -> None:
     mask = np.array([True, False, True])
     x = tl.asarray(np.arange(6.0).reshape(2, 3))
 
-    def picked(x: tl.Tensor, keep: tl.Tensor) -> tl.Tensor:
+    def picked(x: tl.Tensor, keep: tl.Tensor) -> Any:
         return tl.vmap(lambda row: row[keep] * 2)(x)
 
     for function in (picked, tl.function(picked)):
