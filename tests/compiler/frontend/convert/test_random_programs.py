@@ -7,6 +7,7 @@ from tests.compiler.frontend.convert.random_loops import check_loops
 from tests.compiler.frontend.convert.random_programs import Writer
 
 import tapeline as tl
+import tapeline.compiler.frontend.convert.operators  # converted code is run with these
 from tapeline.compiler.frontend.convert.calls import callee
 
 INPUTS = (-2, 0, 3, 7)
