@@ -272,6 +272,7 @@ class RandomNumbers:
         return f"{self.value(depth)} {sign} {self.rng.choice(['0', '1', '0.0', 'n', 'x[1]'])}"
 
 
+@pytest.mark.filterwarnings("ignore:.* was traced in 5 calls")
 @pytest.mark.parametrize("seed", range(40))
 def test_random_arithmetic_is_pythons(seed: int) -> None:
     made = RandomNumbers(seed)
