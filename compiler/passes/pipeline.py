@@ -49,6 +49,7 @@ def default_passes(
         CommonSubexpressions(),  # the passes above make equal nodes out of different ones
         *short,  # gradients reduce along the axes of what they belong to
         Control(optimize),  # then all that bodies take is as simple as it gets
+        Fold(),  # loops give back what never changes, and some of that is known
         Spread(optimize),  # loops that are left may be no loops at all
         DeadCode(),  # last: they leave behind what they replaced
     )

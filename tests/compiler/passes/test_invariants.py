@@ -107,3 +107,19 @@ def test_element_is_read_before_a_loop_that_is_sure_to_run() -> None:
     np.testing.assert_allclose(tl.function(run)(*given).numpy(), expected, rtol=1e-12)
     with pytest.raises(IndexError, match="9 is out of range"):
         tl.function(run)(tl.ones(120), tl.ones(9), tl.asarray(9))
+
+
+def test_known_index_that_a_loop_gives_back_is_a_constant() -> None:
+    def run(table: Any) -> Any:
+        for i in tl.range(1, 70):
+            for j in tl.range(1, 70):
+                table[i, j] = table[i, j - 1] + table[i - 1, j]
+        return table[69, 69]
+
+    graph = tl.function(run).get_concrete_function(tl.ones((70, 70))).optimized_graph
+    assert not {"check_index", "add", "subtract"} & {op.name for op in graph.ops}
+    expected = np.ones((70, 70))
+    for i in range(1, 70):
+        for j in range(1, 70):
+            expected[i, j] = expected[i, j - 1] + expected[i - 1, j]
+    assert tl.function(run)(tl.ones((70, 70))).item() == expected[69, 69]
