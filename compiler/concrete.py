@@ -4,7 +4,6 @@ together."""
 from __future__ import annotations
 
 import copy
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,13 +16,7 @@ from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.compiled import OBSERVER, DifferentiableGraph
 from tapeline.compiler.donation import Donation
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
-from tapeline.compiler.frontend.convert.entry import run_converted
-from tapeline.compiler.frontend.convert.reads import hold_weakly
-from tapeline.compiler.frontend.families import Plan, open_shapes
-from tapeline.compiler.frontend.frozen import Frozen
-from tapeline.compiler.frontend.guards import Guards, build_guards
-from tapeline.compiler.frontend.number_inputs import OpenNumbers
-from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
+from tapeline.compiler.frontend.guards import Guards
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.in_place import results_in_place
 from tapeline.compiler.ir.graph import Graph
@@ -33,18 +26,15 @@ from tapeline.compiler.staged.other_sizes import OtherSizes
 from tapeline.compiler.staged.staged import StagedGraph, callable_graph
 from tapeline.runtime import nest
 from tapeline.runtime.deferred import Deferred
-from tapeline.runtime.dims import Dim, is_open_shape, is_told
+from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import (
     ArgumentError,
-    MutatedArgumentError,
     ValueSizeError,
-    VariableCreationError,
 )
-from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.sizes import Sizes
-from tapeline.runtime.spec import TensorSpec, canonical_dtype, spec_of
-from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+from tapeline.runtime.spec import TensorSpec, canonical_dtype
+from tapeline.runtime.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     from tapeline.compiler.inspect.cost import Cost
@@ -53,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Output:
+class Output:
     """Stands for a tensor among the results; the position of its value among the graph's
     outputs."""
 
@@ -194,7 +184,7 @@ class ConcreteFunction(TraceCalls):
     def _each_output(self, what: Callable[[TensorSpec], Any]) -> Any:
         specs = self.outputs
         leaves = [
-            what(specs[leaf.index]) if type(leaf) is _Output else leaf for leaf in self._leaves
+            what(specs[leaf.index]) if type(leaf) is Output else leaf for leaf in self._leaves
         ]
         return leaves[0] if nest.is_leaf(self._results) else nest.unflatten(self._results, leaves)
 
@@ -276,7 +266,7 @@ class ConcreteFunction(TraceCalls):
         specs = self.outputs
         return nest.unflatten(
             self._results,
-            [specs[leaf.index] if type(leaf) is _Output else leaf for leaf in self._leaves],
+            [specs[leaf.index] if type(leaf) is Output else leaf for leaf in self._leaves],
         )
 
     @property
@@ -303,7 +293,7 @@ class ConcreteFunction(TraceCalls):
         if self._results is None:
             return "none"
         in_order = [
-            type(leaf) is _Output and leaf.index == k and not leaf.is_number
+            type(leaf) is Output and leaf.index == k and not leaf.is_number
             for k, leaf in enumerate(self._leaves)
         ]
         if not all(in_order):
@@ -318,14 +308,14 @@ class ConcreteFunction(TraceCalls):
     @property
     def returns_numbers(self) -> bool:
         """Whether some results are Python numbers that differ from call to call."""
-        return any(type(leaf) is _Output and leaf.is_number for leaf in self._leaves)
+        return any(type(leaf) is Output and leaf.is_number for leaf in self._leaves)
 
     @property
     def result_template(self) -> tuple[Any, list[tuple[int | None, Any]]]:
         """The structure of the results, and its leaves: (position of the output, whether it comes
         back as a Python number) for a tensor, else (None, value)."""
         leaves: list[tuple[int | None, Any]] = [
-            (leaf.index, leaf.is_number) if type(leaf) is _Output else (None, leaf)
+            (leaf.index, leaf.is_number) if type(leaf) is Output else (None, leaf)
             for leaf in self._leaves
         ]
         return self._results, leaves
@@ -341,7 +331,7 @@ class ConcreteFunction(TraceCalls):
     ) -> ConcreteFunction:
         """A concrete function of its parts: `leaves` as in `result_template`, and `cells` as pairs
         of an argument that is changed in place and the node of its new value."""
-        made = [value if k is None else _Output(k, value) for k, value in leaves]
+        made = [value if k is None else Output(k, value) for k, value in leaves]
         return cls(graph, inputs, results, made, list(cells))
 
     def rebuilding(self) -> tuple[Any, list[tuple[Any, int | None, Any]]]:
@@ -504,7 +494,7 @@ class ConcreteFunction(TraceCalls):
     def _shown_results(self) -> str:
         specs = self.outputs
         shown = [
-            ShownText(show_spec(specs[leaf.index])) if type(leaf) is _Output else leaf
+            ShownText(show_spec(specs[leaf.index])) if type(leaf) is Output else leaf
             for leaf in self._leaves
         ]
         return repr(nest.unflatten(self._results, shown))
@@ -586,12 +576,12 @@ class ConcreteFunction(TraceCalls):
     def pack(self, *outputs: Tensor) -> Any:
         """The results in their structure, from the graph's outputs."""
         leaves = self._leaves
-        if len(leaves) == 1 and type(leaves[0]) is _Output and nest.is_leaf(self._results):
+        if len(leaves) == 1 and type(leaves[0]) is Output and nest.is_leaf(self._results):
             output = outputs[leaves[0].index]
             return _size_of(output) if leaves[0].is_number else output
         values: list[Any] = []
         for leaf in leaves:
-            if type(leaf) is _Output:
+            if type(leaf) is Output:
                 output = outputs[leaf.index]
                 values.append(_size_of(output) if leaf.is_number else output)
             else:
@@ -614,7 +604,7 @@ def _stage_function(graph: Graph) -> ConcreteFunction:
         setattr(whole, name, getattr(graph, name))
     whole.outputs = list(graph.outputs)
     inputs = [graph.spec(node) for node in graph.placeholders]
-    leaves: list[Any] = [_Output(k) for k in range(len(graph.outputs))]
+    leaves: list[Any] = [Output(k) for k in range(len(graph.outputs))]
     return ConcreteFunction(whole, inputs, tuple(range(len(leaves))), leaves, [])
 
 
@@ -635,173 +625,3 @@ def _as_input(value: Any) -> Tensor:
     array = np.asarray(value)
     dtype = canonical_dtype(array.dtype)
     return wrap(array if array.dtype is dtype else array.astype(dtype))
-
-
-_CLOSED = Plan()
-
-
-def trace(
-    function: Callable[..., Any],
-    name: str,
-    signature: Signature,
-    call: Call,
-    autograph: bool = True,
-    plan: Plan = _CLOSED,
-    manner: Manner = PLAIN,
-    asked: set[int] | None = None,
-    told: tuple[int, ...] = (),
-    is_second: bool = False,
-) -> ConcreteFunction:
-    """Runs the function once on symbolic tensors, with its control flow converted if `autograph`,
-    and with sizes and numbers left open as planned; `asked` gets the numbers whose value it needs.
-    The first sizes that depend on values are `told`, as far as a call knows them.
-
-    Raises
-    ------
-    MutatedArgumentError
-        If the function changed an argument's container.
-    VariableCreationError
-        If it makes Variables each time it runs.
-    NumberAskedError
-        If the function needs the value of a number that is to be left open.
-    Exception
-        What the function raises; nothing of the trace remains.
-    """
-    graph = CapturingGraph(name)
-    specs = []
-    placeholders: list[Tensor] = []
-    names = signature.describe_leaves(call)
-    sizes, shapes = open_shapes(call.shapes, plan.places)
-    graph.sizes, graph.told = sizes, told
-    for value, path, shape in zip(call.tensors, names, shapes, strict=True):
-        specs.append(spec_of(shape, canonical_dtype(value.dtype)))
-        placeholders.append(graph.placeholder_tensor(specs[-1], path))
-    graph.feeds = {
-        node: None if id(value) in call.abstract else value
-        for node, value in zip(graph.placeholders, call.tensors, strict=True)
-    }
-    stand_ins = _by_identity(graph, call.tensors, placeholders)
-    asked = set() if asked is None else asked
-    numbers = OpenNumbers(graph, signature, call, plan.numbers, asked)
-    given = call.args, call.kwargs
-    if plan.numbers:
-        specs += numbers.specs
-        given = numbers.replace(call.args, call.kwargs)
-    args = tuple(nest.map_structure(stand_ins, value) for value in given[0])
-    kwargs = {key: nest.map_structure(stand_ins, value) for key, value in given[1].items()}
-    containers = [(_outline(value), nest.flatten(value)) for value in (*args, *kwargs.values())]
-    try:
-        with graph.tracing():
-            if autograph:
-                results = run_converted(graph, function, args, kwargs)
-            else:
-                results = function(*args, **kwargs)
-            _check_containers(name, signature, (*args, *kwargs.values()), containers)
-            leaves = _take_results(graph, results)
-            numbers.check()
-    finally:
-        written = graph.written_cells()
-        reads, graph.reads = graph.reads, None  # they must not live as long as the graph
-        graph.outer = None  # it may hold this graph, in an op
-    if graph.n_created:
-        if is_second:
-            raise VariableCreationError(
-                f"{name}: the function makes a Variable each time it runs, and a compiled call "
-                "would not; make it outside, or once, and keep it: "
-                "`if self.v is None: self.v = tl.Variable(...)`"
-            )
-        # The Variables are there now; the function as it runs from now on is another one.
-        return trace(
-            function, name, signature, call, autograph, plan, manner, asked, told, is_second=True
-        )
-    callbacks, graph.callbacks = graph.callbacks, []
-    for callback in callbacks:
-        callback()
-    cells: list[tuple[Capture | int, int]] = list(written)
-    for position, placeholder in enumerate(placeholders):
-        node = placeholder._value.id
-        if node != graph.placeholders[position]:
-            cells.append((position, node))
-    guards = None if reads is None else build_guards(reads)
-    kind: type[ConcreteFunction] = ConcreteFunction
-    if plan:
-        from tapeline.compiler.open_function import OpenFunction as kind  # builds on this class
-    made = kind(graph, specs, results, leaves, cells, guards, manner)
-    held = [nest.map_structure(hold_weakly, value) for value in (*args, *kwargs.values())]
-    by_name = dict(zip(kwargs, held[len(args) :], strict=True))
-    made.given = tuple(held[: len(args)]), by_name, tuple(placeholders)
-    made.signature = signature.signature
-    donated = [k for k, path in enumerate(names) if signature.is_donated(path)]
-    if donated:
-        made.donation, made.is_plain = Donation(name, donated), False
-    graph.trace = weakref.ref(made)
-    sizes.close()
-    return made.open(sizes, plan, call.numbers) if plan else made  # type: ignore[attr-defined]  # see above
-
-
-def _by_identity(
-    graph: CapturingGraph, values: Sequence[Any], placeholders: Sequence[Tensor]
-) -> Callable[[Any], Any]:
-    """Replaces each tensor leaf by its placeholder, and the same object by the same placeholder;
-    what stands for a constant, by that."""
-    found: dict[int, Any] = {}
-    for value, placeholder in zip(values, placeholders, strict=True):
-        found.setdefault(id(value), placeholder)
-
-    def stand_in(leaf: Any) -> Any:
-        if type(leaf) is Frozen:
-            return graph.freeze(leaf.value)
-        return found[id(leaf)] if is_tensor_leaf(leaf) else leaf
-
-    return stand_in
-
-
-def _outline(value: Any) -> Any:
-    """The form of a structure, with the ids of its leaves; equal while nobody changes it."""
-    if value is None or nest.is_leaf(value):
-        return id(value)
-    return type(value), [(part, _outline(child)) for part, child in nest.named_children(value)]
-
-
-def _check_containers(
-    name: str, signature: Signature, values: Sequence[Any], before: Sequence[tuple[Any, Any]]
-) -> None:
-    for position, (value, (outline, _)) in enumerate(zip(values, before, strict=True)):
-        if _outline(value) != outline:
-            names = signature.names
-            argument = names[position] if position < len(names) else f"number {position}"
-            raise MutatedArgumentError(
-                f"{name}: the function changed its argument {argument!r} (a "
-                f"{type(value).__name__}) while it was traced. A compiled call would not do that "
-                "again: make a copy of the container, and return it"
-            )
-
-
-def _take_results(graph: CapturingGraph, results: Any) -> list[Any]:
-    """The leaves of the results, with an `_Output` for each tensor; its node becomes an output."""
-    leaves: list[Any] = []
-    seen: dict[int, _Output] = {}
-    for leaf in nest.flatten(results):
-        if id(leaf) not in seen:
-            value = _result_tensor(graph, leaf)
-            if value is None:
-                leaves.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
-                continue
-            is_number = type(leaf) is Dim or type(leaf) is OpenNumber
-            seen[id(leaf)] = _Output(len(graph.outputs), is_number)
-            graph.outputs.append(graph.value_id(value))
-        leaves.append(seen[id(leaf)])
-    return leaves
-
-
-def _result_tensor(graph: CapturingGraph, leaf: Any) -> Tensor | None:
-    """What the program computes as a leaf of the results; None for a constant."""
-    if is_told(leaf):
-        return graph.size_tensor(leaf)
-    if type(leaf) is OpenNumber:
-        if graph.outer is not None:
-            leaf.ask()  # the program around this one needs a number now
-        return leaf.result()
-    if type(leaf) is not Dim and hasattr(type(leaf), "__tapeline_tensor__"):
-        return as_tensor(leaf)
-    return leaf if type(leaf) is Tensor else None

@@ -267,7 +267,7 @@ class Traces:
         self, call: Call, family: Family, given: Given, told: tuple[int, ...]
     ) -> tuple[ConcreteFunction, Plan]:
         """A new trace, and what it leaves open: as much as the code allows."""
-        from tapeline.compiler.concrete import trace  # loads the compiler
+        from tapeline.compiler.tracer import trace  # loads the compiler
 
         manner = Manner(self._options.fastmath, threads=self._options.threads or 0)
         is_retry = False

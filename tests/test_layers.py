@@ -48,6 +48,7 @@ COMPILER_LAYERS = (
     ("compiled", "call_rules"),
     ("calling", "donation", "eagerly", "examples", "in_place", "staged"),
     ("concrete", "inspect", "open_function", "any_rank"),
+    ("tracer",),
     ("traces",),
     ("function",),
     ("on_demand", "pieces", "saved", "export"),
