@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tapeline.compiler.function import function
+from tapeline.compiler.decorator import function
 from tapeline.runtime.backprop import WARM_UP
 from tapeline.runtime.batching.level import Level, install_conversion
 from tapeline.runtime.ops.draw_blocks import COMPILERS, Compiler

@@ -51,6 +51,7 @@ COMPILER_LAYERS = (
     ("tracer",),
     ("traces",),
     ("function",),
+    ("decorator",),
     ("on_demand", "pieces", "saved", "export"),
 )
 """The same for `compiler`."""

@@ -7,6 +7,7 @@ from tapeline import export as export
 from tapeline import nest as nest
 from tapeline import tape as tape
 from tapeline.compiler import on_demand as _on_demand  # noqa: F401  # joins the runtime's lists
+from tapeline.compiler.decorator import function as function
 from tapeline.compiler.frontend.annotations import BOOL as BOOL
 from tapeline.compiler.frontend.annotations import C64 as C64
 from tapeline.compiler.frontend.annotations import C128 as C128
@@ -23,7 +24,6 @@ from tapeline.compiler.frontend.annotations import U64 as U64
 from tapeline.compiler.frontend.gradients import gradients as gradients
 from tapeline.compiler.frontend.retraces import no_retrace as no_retrace
 from tapeline.compiler.function import Function as Function
-from tapeline.compiler.function import function as function
 from tapeline.export import load as load
 from tapeline.runtime.associative import associative_scan as associative_scan
 from tapeline.runtime.checks import Assert as Assert
