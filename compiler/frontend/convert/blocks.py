@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tapeline.compiler.frontend.convert.liveness import Liveness
+from tapeline.compiler.frontend.convert.new_arrays import calls_that_are_written_to
 from tapeline.compiler.frontend.convert.syntax import (
     SCOPES,
     Names,
@@ -61,6 +62,7 @@ class Blocks(ast.NodeTransformer):
         self._class_name = class_name
         self._first = first
         statements_only = [item for item in body if isinstance(item, ast.stmt)]
+        self._fresh = calls_that_are_written_to(statements_only)
         self._live_after = Liveness(statements_only).after
         self._count = 0
         self._tries: list[tuple[str, ast.expr]] = []
@@ -264,7 +266,8 @@ class Blocks(ast.NodeTransformer):
             return node
         self.generic_visit(node)
         if name is None or name not in _NEEDS_FRAME | {"super"}:
-            node.func = operate("call", node.func, like=function)
+            operator = "maker" if id(node) in self._fresh else "call"
+            node.func = operate(operator, node.func, like=function)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:

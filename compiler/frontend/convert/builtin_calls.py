@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.frontend.convert.growth import whole_of
+from tapeline.compiler.frontend.convert.new_arrays import array_of
 from tapeline.compiler.frontend.convert.nodes import mark_weak
 from tapeline.compiler.frontend.convert.sequences import (
     Sequence,
@@ -276,5 +277,6 @@ BUILTINS: dict[Any, Any] = {
     builtins.all: _quantifier(all, all_along, False),
     builtins.sorted: _sorted,
     builtins.print: _print,
+    np.array: array_of,
 }
 """What is called in the place of a builtin while a trace is under way."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from tapeline.compiler.frontend.convert import looping, staging
 from tapeline.compiler.frontend.convert.calls import callee, install_operators
+from tapeline.compiler.frontend.convert.new_arrays import maker
 from tapeline.compiler.frontend.convert.reads import note_attribute
 from tapeline.compiler.frontend.convert.state import (
     LOOPS,
@@ -50,6 +51,12 @@ class Operators:
     UNDEF = UNDEF
     call = staticmethod(callee)
     attr = staticmethod(note_attribute)
+
+    @staticmethod
+    def maker(function: Any) -> Any:
+        """`function`, whose result goes to a variable that is written to."""
+        found = maker(function)
+        return callee(function) if found is function else found
 
     # ---- statements
 
