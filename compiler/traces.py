@@ -77,6 +77,9 @@ class Traces:
         self._options = options
         self._whole = whole
         self._by_key: dict[Hashable, ConcreteFunction] = {}
+        """By keys, the last used last. Looked up without the lock, so that nobody but who holds it
+        may iterate."""
+        self._last_key: Hashable = None
         self._variants: dict[Hashable, list[ConcreteFunction]] = {}
         """Further traces of a key, with other guards; the last used first."""
         self._by_sizes: dict[Hashable, list[ConcreteFunction]] = {}
@@ -94,15 +97,14 @@ class Traces:
 
     def valid(self, key: Hashable) -> ConcreteFunction | None:
         """A trace for the key whose guards hold; it becomes the one that was used last."""
-        cache = self._by_key
-        found = cache.get(key)
+        found = self._by_key.get(key)
         if found is None:
             return None
         if found.guards is None or found.guards.hold():
-            if next(reversed(cache), None) != key:
+            if self._last_key != key:
                 with self.lock:
-                    if cache.pop(key, None) is not None:
-                        cache[key] = found
+                    if self._by_key.get(key) is found:
+                        self._put_last(key, found)
             return found
         for other in self._variants.get(key, ()):
             if other.guards is None or other.guards.hold():
@@ -143,7 +145,13 @@ class Traces:
                 rest.insert(0, before)
             if rest:
                 self._variants[key] = rest[: MAX_VARIANTS - 1]
-            self._by_key[key] = concrete
+            self._put_last(key, concrete)
+
+    def _put_last(self, key: Hashable, concrete: ConcreteFunction) -> None:
+        """Makes the trace of a key the one that was used last. The lock is held."""
+        self._by_key.pop(key, None)
+        self._by_key[key] = concrete
+        self._last_key = key
 
     def _keep(self, call: Call, concrete: ConcreteFunction) -> None:
         """Lets a trace serve calls of this key from now on. One that takes numbers for inputs is
@@ -187,7 +195,7 @@ class Traces:
             calls = int(self._by_key[key].served[0])
             if self._served.get(key) != calls:
                 self._served[key] = calls
-                self._by_key[key] = self._by_key.pop(key)
+                self._put_last(key, self._by_key[key])
 
     def _family(self, call: Call) -> Family:
         """The family of the call; as many are kept as traces."""
@@ -322,12 +330,13 @@ class Traces:
 
     def kept(self) -> tuple[ConcreteFunction, ...]:
         """The traces that are kept, oldest first."""
-        others = [one for group in self._by_sizes.values() for one in group]
-        others += [one for group in self._variants.values() for one in group if one.staged]
-        found = dict.fromkeys(one.general or one for one in (*self._by_key.values(), *others))
-        for family in self._families.values():
-            found.update(dict.fromkeys(reversed(family.traces)))
-        return tuple(found)
+        with self.lock:
+            others = [one for group in self._by_sizes.values() for one in group]
+            others += [one for group in self._variants.values() for one in group if one.staged]
+            found = dict.fromkeys(one.general or one for one in (*self._by_key.values(), *others))
+            for family in self._families.values():
+                found.update(dict.fromkeys(reversed(family.traces)))
+            return tuple(found)
 
     def explain(self) -> Explanation:
         """Every trace that was made, with its reason and what it cost."""
@@ -345,11 +354,12 @@ class Traces:
 
     def clear(self) -> None:
         """Forgets all traces, and what was learned of arguments; not the reasons."""
-        self._by_key.clear()
-        self._variants.clear()
-        self._served.clear()
-        self._by_sizes.clear()
-        self._families.clear()
+        with self.lock:
+            self._by_key.clear()
+            self._variants.clear()
+            self._served.clear()
+            self._by_sizes.clear()
+            self._families.clear()
 
 
 def takes_numbers(concrete: ConcreteFunction) -> bool:
