@@ -89,7 +89,7 @@ def compile_function(
         defaults=[],
     )  # fmt: skip
     factory = ast.FunctionDef("@factory", arguments, body, [], None, **place)  # type: ignore[call-overload, unused-ignore]  # as above
-    imported = [ast.alias(name, **place) for name in source.imports.intersection(like.co_names)]
+    imported = [ast.alias(name, **place) for name in source.imports.intersection(_names(like))]
     first: list[ast.stmt] = [ast.Import(imported, **place)] if imported else []
     module = ast.Module([*first, factory], [])
     flags = like.co_flags & _FUTURES
@@ -98,6 +98,13 @@ def compile_function(
     if source.class_name:
         holder = list(_inner(holder))[-1]
     return [inner for inner in _inner(holder) if inner.co_name == source.name][-1]
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The names that a function, or one nested in it, reads of its module, among others."""
+    yield from code.co_names
+    for inner in _inner(code):
+        yield from _names(inner)
 
 
 def _inner(code: CodeType) -> Iterator[CodeType]:

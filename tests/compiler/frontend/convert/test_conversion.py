@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bdb
 import functools
+import math
 import sys
 import traceback
 from collections.abc import Callable
@@ -83,6 +84,19 @@ def test_methods_super_and_private_names() -> None:
 
 def test_two_lambdas_on_one_line_are_told_apart() -> None:
     assert [converted(function)(5) for function in programs.LAMBDAS] == [6, 4]
+
+
+def test_modules_that_only_inner_functions_call_are_no_matter() -> None:
+    def outer(x: Any) -> Any:
+        def inner() -> Any:
+            return math.floor(x) if x > 0 else [math.ceil(y) for y in (x, 2 * x)]
+
+        return inner(), (lambda: math.sqrt(abs(x)))()
+
+    conversion = conversion_of(outer)  # type: ignore[arg-type]  # a plain function
+    assert conversion.code is not None, conversion.reason
+    for x in (2.5, -2.5):
+        assert converted(outer)(x) == outer(x)
 
 
 def test_decorators_defaults_and_partials() -> None:
