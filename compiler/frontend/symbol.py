@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tapeline.compiler.frontend.capture import CapturingGraph
 
 
-_MOST_NODES = 32
+_MOST_NODES = 1000
 """So many nodes are run at most to know a value while a function is traced."""
 
 
@@ -53,6 +53,14 @@ class Symbol:
     def known(self) -> npt.NDArray[Any] | None:
         """The value, where a few ops make it of constants and sizes alone. That of an open size is
         asked for, so that the trace serves no other."""
+        return self._evaluated(asks_sizes=True)
+
+    @property
+    def settled(self) -> npt.NDArray[Any] | None:
+        """The value, where a few ops make it of constants alone."""
+        return self._evaluated(asks_sizes=False)
+
+    def _evaluated(self, asks_sizes: bool) -> npt.NDArray[Any] | None:
         graph = self.graph
         needed, stack = set(), [self.id]
         while stack:
@@ -60,7 +68,8 @@ class Symbol:
             if node in needed:
                 continue
             needed.add(node)
-            is_constant = graph.constant_value(node) is not None or graph.ops[node] is SIZE
+            is_size = asks_sizes and graph.ops[node] is SIZE
+            is_constant = is_size or graph.constant_value(node) is not None
             if len(needed) > _MOST_NODES or not (is_constant or graph.inputs[node]):
                 return None
             if not graph.ops[node].is_pure or isinstance(graph.specs[node], tuple):

@@ -47,6 +47,8 @@ class Blocks(ast.NodeTransformer):
         The class that private names belong to.
     first : str or None
         The function's first parameter.
+    given : iterable of str
+        All its parameters, and the variables of its closure.
     """
 
     def __init__(
@@ -56,13 +58,14 @@ class Blocks(ast.NodeTransformer):
         stops: dict[int, list[str]],
         class_name: str | None,
         first: str | None,
+        given: Iterable[str] = (),
     ) -> None:
         self._global_names = global_names
         self._stops = stops
         self._class_name = class_name
         self._first = first
         statements_only = [item for item in body if isinstance(item, ast.stmt)]
-        self._fresh = calls_that_are_written_to(statements_only)
+        self._fresh = calls_that_are_written_to(statements_only, given)
         self._live_after = Liveness(statements_only).after
         self._count = 0
         self._tries: list[tuple[str, ast.expr]] = []

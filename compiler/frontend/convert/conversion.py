@@ -125,7 +125,7 @@ def _convert(function: FunctionType) -> Conversion:
         return refuse("it is a generator or a coroutine")
     try:
         source = locate(function)
-        tree = transform(source)
+        tree = transform(source, code.co_freevars)
     except (SourceError, UnsupportedJumpError) as error:
         return refuse(str(error))
     made = compile_function(tree, source, (*code.co_freevars, RUNTIME), code)
@@ -134,8 +134,9 @@ def _convert(function: FunctionType) -> Conversion:
     return Conversion(code, made, tree, "", names, written)
 
 
-def transform(source: Source) -> Any:
-    """The syntax tree of a function with operators in place of its control flow."""
+def transform(source: Source, free_names: tuple[str, ...]) -> Any:
+    """The syntax tree of a function, which reads `free_names` of the functions around it, with
+    operators in place of its control flow."""
     node: Any = clone(source.node)
     first = first_parameter(node)
     if isinstance(node, ast.Lambda):
@@ -156,7 +157,8 @@ def transform(source: Source) -> Any:
     rest = rest or statements("pass", node)
     names = Names(rest)
     body, jumps = without_jumps(rest, node)
-    blocks = Blocks(body, names.globals, jumps.stops, source.class_name, first)
+    given = [*parameters(node.args), *free_names]
+    blocks = Blocks(body, names.globals, jumps.stops, source.class_name, first, given)
     start = _declarations(node, names, body, jumps)
     node.body = [*docstring, *start, *blocks.many(body)]
     return node

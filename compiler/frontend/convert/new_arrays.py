@@ -21,12 +21,14 @@ from tapeline.runtime.tensor import as_tensor
 _NUMBERS = "biufc"
 
 
-def calls_that_are_written_to(body: Iterable[ast.AST]) -> set[int]:
+def calls_that_are_written_to(body: Iterable[ast.AST], parameters: Iterable[str]) -> set[int]:
     """The ids of the calls whose results go to a variable that some statement writes to, by
-    `x[i] = v` or `x += v`, or from there to such a variable."""
+    `x[i] = v` or `x += v`, or from there to such a variable; if what is written there, or where,
+    may come from the parameters."""
     nodes = [node for item in body for node in ast.walk(item)]
-    written = set(_written(nodes))
     assigned = list(_assigned(nodes))
+    given = _given(nodes, assigned, parameters)
+    written = {name for name, parts in _writes(nodes) if _mentions(parts, given)}
     before = -1
     while before != len(written):
         before = len(written)
@@ -36,15 +38,57 @@ def calls_that_are_written_to(body: Iterable[ast.AST]) -> set[int]:
     return {id(value) for name, value in assigned if name in written and type(value) is ast.Call}
 
 
-def _written(nodes: Iterable[ast.AST]) -> Iterator[str]:
+def _writes(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, list[ast.expr]]]:
+    """The variable, and the expressions of its writes: values and places."""
     for node in nodes:
-        place: ast.AST | None = None
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            place = node.value
-        elif isinstance(node, ast.AugAssign):
-            place = node.target
-        if isinstance(place, ast.Name):
-            yield place.id
+        targets: list[ast.expr]
+        if isinstance(node, ast.AugAssign):
+            targets, value = [node.target], node.value
+        elif isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        else:
+            continue
+        for target in targets:
+            for one in ast.walk(target):
+                if isinstance(one, ast.Subscript) and isinstance(one.value, ast.Name):
+                    yield one.value.id, [one.slice, value]
+                elif isinstance(one, ast.Name) and isinstance(node, ast.AugAssign):
+                    yield one.id, [value]
+
+
+def _given(
+    nodes: Iterable[ast.AST],
+    assigned: Iterable[tuple[str, ast.expr]],
+    parameters: Iterable[str],
+) -> set[str]:
+    """The variables that may hold what a caller gave, or what is made of that."""
+    given = set(parameters)
+    flows = list(assigned)
+    for node in nodes:
+        if isinstance(node, ast.arguments):
+            given.update(
+                argument.arg for argument in ast.walk(node) if isinstance(argument, ast.arg)
+            )
+        elif isinstance(node, ast.For | ast.comprehension):
+            flows += [(name, node.iter) for name in _names_in(node.target)]
+        elif isinstance(node, ast.Assign):
+            flows += [(name, node.value) for one in node.targets for name in _names_in(one)]
+        elif isinstance(node, ast.AugAssign | ast.NamedExpr):
+            flows += [(name, node.value) for name in _names_in(node.target)]
+    before = -1
+    while before != len(given):
+        before = len(given)
+        given |= {name for name, value in flows if _mentions([value], given)}
+    return given
+
+
+def _names_in(target: ast.AST) -> Iterator[str]:
+    return (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def _mentions(parts: Iterable[ast.AST], names: set[str]) -> bool:
+    nodes = (node for part in parts for node in ast.walk(part))
+    return any(isinstance(node, ast.Name) and node.id in names for node in nodes)
 
 
 def _assigned(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:

@@ -21,6 +21,7 @@ from tapeline.compiler.frontend.convert.state import (
     Get,
     Set,
     State,
+    decided,
     in_pieces,
     is_symbolic,
 )
@@ -71,6 +72,7 @@ class Operators:
         live: tuple[str, ...],
     ) -> None:
         """`if condition: then... else: other...`"""
+        condition = decided(condition)
         if is_symbolic(condition):
             staging.choose_block(condition, then, other, State(names, get, set_, live=live))
         elif condition:
@@ -201,6 +203,7 @@ class Operators:
     @staticmethod
     def choose(condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
         """`then if condition else other`"""
+        condition = decided(condition)
         if is_symbolic(condition):
             return staging.choose(condition, then, other)
         return then() if condition else other()

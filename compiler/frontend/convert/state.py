@@ -10,6 +10,7 @@ from types import CellType, FunctionType
 from typing import Any, Final, TypeAlias
 
 from tapeline.compiler.frontend.capture import CapturingGraph, graph_around
+from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime.batching.level import Level
 from tapeline.runtime.dims import Dim
 from tapeline.runtime.dispatch import STATE
@@ -125,6 +126,15 @@ def is_symbolic(x: Any) -> bool:
         return False
     is_tensor = kind is Tensor or hasattr(kind, "__tapeline_tensor__")
     return is_tensor and is_staging()
+
+
+def decided(condition: Any) -> Any:
+    """A condition as Python's bool, where the trace knows it; else as it is."""
+    symbol = getattr(condition, "_value", None)
+    if type(symbol) is not Symbol or symbol.shape or symbol.graph is not tracing_graph():
+        return condition
+    value = symbol.settled
+    return condition if value is None else bool(value)
 
 
 def read_cell(cell: CellType) -> Any:

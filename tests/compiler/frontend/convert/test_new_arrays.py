@@ -131,9 +131,42 @@ def in_a_nested_function(x: Any) -> Any:
     return out
 
 
+def inner_maker(x: Any) -> Any:
+    def make() -> Any:
+        out = np.zeros(3)
+        for k in range(3):
+            out[k] = x[k]
+        return out
+
+    return make() + 1
+
+
+def flags_of_python(x: Any) -> Any:
+    flags, weights = np.zeros(5, bool), np.ones(70)
+    flags[1] = flags[3] = True
+    for k in range(70):
+        weights[k] = math.cos(k)
+    kept = []
+    for k in range(5):
+        if flags[k]:
+            kept.append(x * weights[k])
+    return kept, math.sqrt(weights[6])
+
+
+def flags_by_a_number(x: Any, n: int = 3) -> Any:
+    flags = np.zeros(5, bool)
+    flags[n] = True
+    kept = []
+    for k in range(5):
+        if flags[k]:
+            kept.append(x * k)
+    return kept
+
+
 PROGRAMS: list[Program] = [
     doubled, long_loop, recurrence, table, two_rows, histogram, whole, branches, until,
     several_names, matrix_of_elements, list_of_elements, table_of_python, in_a_nested_function,
+    inner_maker, flags_of_python, flags_by_a_number,
 ]  # fmt: skip
 
 
