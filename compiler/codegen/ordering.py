@@ -14,7 +14,7 @@ from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, Index
 from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.order_keys import order_key, stored_code
 from tapeline.compiler.codegen.radix import LONGEST_AXIS, RadixSort
-from tapeline.compiler.codegen.routine import single_launch
+from tapeline.compiler.codegen.routine import each_row, single_launch
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, integer_like, is_float, size_of
 from tapeline.runtime.op import Predicate
@@ -87,18 +87,7 @@ class _SortEmitter:
 
     def write(self) -> None:
         """The loops over rows."""
-        f = self.f
-
-        def outer(o: Value, _: list[Value]) -> list[Value]:
-            first = f.mul(o, f.mul(self.count, self.inner))
-
-            def lane(k: Value, _: list[Value]) -> list[Value]:
-                self._row(f.add(first, k))
-                return []
-
-            return f.loop(ZERO, self.inner, 1, [], lane)
-
-        f.loop(f.low, f.high, 1, [], outer)
+        each_row(self.f, (self.f.low, self.f.high), self.count, self.inner, self._row)
 
     def _row(self, first: Value) -> None:
         f = self.f

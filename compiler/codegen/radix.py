@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tapeline.compiler.codegen.loops import ONE, ZERO, FunctionBuilder, Index, int64
 from tapeline.compiler.codegen.nest import Kernel
 from tapeline.compiler.codegen.order_keys import order_key, stored_code
-from tapeline.compiler.codegen.routine import single_launch
+from tapeline.compiler.codegen.routine import each_row, single_launch
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.codegen.values import Value, code_of, is_signed, size_of
 from tapeline.runtime.spec import DType
@@ -75,17 +75,9 @@ class _RadixEmitter:
         """The loops over rows."""
         f = self.f
 
-        def outer(o: Value, _: list[Value]) -> list[Value]:
-            first = f.mul(o, f.mul(self.count, self.inner))
-
-            def lane(k: Value, _: list[Value]) -> list[Value]:
-                self._row(f.add(first, k))
-                return []
-
-            return f.loop(ZERO, self.inner, 1, [], lane)
-
         def whole(_: Value, __: list[Value]) -> list[Value]:
-            return f.loop(ZERO, f.slot("outer"), 1, [], outer)
+            each_row(f, (ZERO, f.slot("outer")), self.count, self.inner, self._row)
+            return []
 
         f.loop(f.low, f.high, 1, [], whole)
 

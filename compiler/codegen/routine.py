@@ -7,11 +7,13 @@ NumPy kernel is called to raise what it raises.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from tapeline.compiler.codegen.loops import ZERO, FunctionBuilder
 from tapeline.compiler.codegen.nest import Kernel, KernelFunction, Launch, SlotValue
 from tapeline.compiler.codegen.target import Target
+from tapeline.compiler.codegen.values import Value
 
 
 class Routine(Protocol):
@@ -45,3 +47,25 @@ def single_launch(
             values.append(("operand", operands.index(slot), 0))
     launch = Launch(function, tuple(values), extent, grain, work)
     return Kernel(strategy, (launch,), scratch_bytes)
+
+
+def each_row(
+    f: FunctionBuilder,
+    outer: tuple[Value, Value],
+    count: Value,
+    inner: Value,
+    row: Callable[[Value], None],
+) -> None:
+    """Emits `row` for each row of `count` elements, `inner` apart from each other, of a range of
+    outer indices; it is given where the row begins."""
+
+    def turn(o: Value, _: list[Value]) -> list[Value]:
+        first = f.mul(o, f.mul(count, inner))
+
+        def lane(k: Value, _: list[Value]) -> list[Value]:
+            row(f.add(first, k))
+            return []
+
+        return f.loop(ZERO, inner, 1, [], lane)
+
+    f.loop(*outer, 1, [], turn)

@@ -7,11 +7,10 @@ Such an operand is computed only if it matters, so what it assigns belongs to a 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from typing import Any
 
 from tapeline.compiler.frontend.convert.syntax import (
-    SCOPES,
+    StatementTransformer,
     at,
     clone,
     constant,
@@ -21,23 +20,8 @@ from tapeline.compiler.frontend.convert.syntax import (
 )
 
 
-class Assignments(ast.NodeTransformer):
+class Assignments(StatementTransformer):
     """The transformation of one function; it runs before jumps are taken out."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def many(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """The statements, transformed."""
-        made: list[ast.stmt] = []
-        for statement in body:
-            found = self.visit(statement)
-            made += found if isinstance(found, list) else [found]
-        return made
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Transforms what is inside of a node, but no function or class in it."""
-        return node if isinstance(node, SCOPES) else super().generic_visit(node)
 
     def visit_If(self, node: ast.If) -> Any:
         """`if a and (b := c):` as nested `if`s, and `if a or (b := c):` with a flag."""

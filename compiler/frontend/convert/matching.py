@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tapeline.compiler.frontend.convert.syntax import (
-    SCOPES,
     Names,
+    StatementTransformer,
     at,
     clone,
     constant,
@@ -26,23 +26,8 @@ from tapeline.compiler.frontend.convert.syntax import (
 Tests = list[ast.expr]
 
 
-class Matches(ast.NodeTransformer):
+class Matches(StatementTransformer):
     """The transformation of one function; it runs before all others."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def many(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """The statements without `match`, but for its look at structures."""
-        made: list[ast.stmt] = []
-        for statement in body:
-            found = self.visit(statement)
-            made += found if isinstance(found, list) else [found]
-        return made
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Transforms what is inside of a node, but no function or class in it."""
-        return node if isinstance(node, SCOPES) else super().generic_visit(node)
 
     def visit_Match(self, node: ast.Match) -> Any:
         """A chain of `if`s, one for each case."""

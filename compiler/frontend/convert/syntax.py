@@ -141,6 +141,26 @@ def only_appended(body: Sequence[ast.AST]) -> tuple[str, ...]:
     )
 
 
+class StatementTransformer(ast.NodeTransformer):
+    """A transformation of the statements of one function, not of those inside of it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        """For names of its own."""
+
+    def many(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
+        """The statements, transformed; one may become several."""
+        made: list[ast.stmt] = []
+        for statement in body:
+            found = self.visit(statement)
+            made += found if isinstance(found, list) else [found]
+        return made
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Transforms what is inside of a node, but no function or class in it."""
+        return node if isinstance(node, SCOPES) else super().generic_visit(node)
+
+
 def suspends(nodes: Iterable[ast.AST]) -> bool:
     """Whether an expression yields or awaits, and so cannot move to another function."""
     return contains(nodes, *_SUSPENSIONS)
