@@ -26,9 +26,10 @@ def calls_that_are_written_to(body: Iterable[ast.AST], parameters: Iterable[str]
     `x[i] = v` or `x += v`, or from there to such a variable; if what is written there, or where,
     may come from the parameters."""
     nodes = [node for item in body for node in ast.walk(item)]
-    assigned = list(_assigned(nodes))
-    given = _given(nodes, assigned, parameters)
-    written = {name for name, parts in _writes(nodes) if _mentions(parts, given)}
+    assigned, writes = list(_assigned(nodes)), list(_writes(nodes))
+    flows = assigned + [(name, part) for name, parts in writes for part in parts]
+    given = _given(nodes, flows, parameters)
+    written = {name for name, parts in writes if _mentions(parts, given)}
     before = -1
     while before != len(written):
         before = len(written)
@@ -58,12 +59,13 @@ def _writes(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, list[ast.expr]]]:
 
 def _given(
     nodes: Iterable[ast.AST],
-    assigned: Iterable[tuple[str, ast.expr]],
+    known: Iterable[tuple[str, ast.expr]],
     parameters: Iterable[str],
 ) -> set[str]:
-    """The variables that may hold what a caller gave, or what is made of that."""
+    """The variables that may hold what a caller gave, or what is made of that; what goes into which
+    variable is `known` in part."""
     given = set(parameters)
-    flows = list(assigned)
+    flows = list(known)
     for node in nodes:
         if isinstance(node, ast.arguments):
             given.update(

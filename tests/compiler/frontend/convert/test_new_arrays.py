@@ -163,10 +163,19 @@ def flags_by_a_number(x: Any, n: int = 3) -> Any:
     return kept
 
 
+def from_array_to_array(x: Any) -> Any:
+    first, second, third = np.zeros(3), np.zeros(3), np.zeros(2)
+    first[0] = x[0]
+    second[1] = first[0] * 2
+    third += second[:2]
+    return third
+
+
 PROGRAMS: list[Program] = [
     doubled, long_loop, recurrence, table, two_rows, histogram, whole, branches, until,
     several_names, matrix_of_elements, list_of_elements, table_of_python, in_a_nested_function,
     inner_maker, flags_of_python, flags_by_a_number,
+    from_array_to_array,
 ]  # fmt: skip
 
 
