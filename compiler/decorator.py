@@ -138,6 +138,7 @@ def function(
 
     The elements of a kernel as constants, under a name of one's own:
 
+    >>> import numpy as np
     >>> @tl.function(name="filter", static_args="kernel", max_traces=16)
     ... def smooth(x, kernel):
     ...     return sum(float(k) * x[i : i + 2] for i, k in enumerate(kernel))
