@@ -162,7 +162,7 @@ def test_powers_are_those_of_numpy(dtype: str, rng: np.random.Generator) -> None
         assert got.dtype == want.dtype
         finite = np.isfinite(want)
         scale = max(1.0, abs(exponent))
-        np.testing.assert_allclose(got[finite], want[finite], rtol=scale * rounding)
+        np.testing.assert_allclose(got[finite], want[finite], rtol=float(scale * rounding))
     whole = tl.function(lambda a: a**3)(tl.asarray(z)).numpy()
     np.testing.assert_array_equal(whole, np.power(z, np.full_like(z, 3)))
 
