@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from tapeline.compiler.frontend.options import MAX_TRACES, Options
 from tapeline.compiler.function import Function
@@ -12,38 +12,27 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class _Options(TypedDict, total=False):
+    """The options of `function`, for type checkers."""
+
+    name: str | None
+    input_signature: Sequence[Any] | None
+    autograph: bool
+    max_traces: int
+    static_args: str | Sequence[str]
+    reduce_retracing: bool
+    fastmath: bool
+    max_bytes: int | None
+    threads: int | None
+    donate: str | Sequence[str]
+
+
 @overload
 def function(python_function: Callable[P, R], /) -> Function[P, R]: ...
 @overload
-def function(
-    *,
-    name: str | None = ...,
-    input_signature: Sequence[Any] | None = ...,
-    autograph: bool = ...,
-    max_traces: int = ...,
-    static_args: str | Sequence[str] = ...,
-    reduce_retracing: bool = ...,
-    fastmath: bool = ...,
-    max_bytes: int | None = ...,
-    threads: int | None = ...,
-    donate: str | Sequence[str] = ...,
-) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+def function(**options: Unpack[_Options]) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 @overload
-def function(
-    python_function: Callable[P, R],
-    /,
-    *,
-    name: str | None = ...,
-    input_signature: Sequence[Any] | None = ...,
-    autograph: bool = ...,
-    max_traces: int = ...,
-    static_args: str | Sequence[str] = ...,
-    reduce_retracing: bool = ...,
-    fastmath: bool = ...,
-    max_bytes: int | None = ...,
-    threads: int | None = ...,
-    donate: str | Sequence[str] = ...,
-) -> Function[P, R]: ...
+def function(python_function: Callable[P, R], /, **options: Unpack[_Options]) -> Function[P, R]: ...
 
 
 def function(

@@ -95,7 +95,7 @@ def log_sigmoid(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
 
     Returns
@@ -134,7 +134,7 @@ def softsign(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
 
     Returns
@@ -173,7 +173,7 @@ def silu(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
 
     Returns
@@ -209,7 +209,7 @@ def mish(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
 
     Returns

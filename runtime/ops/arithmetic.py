@@ -59,7 +59,7 @@ def add(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like
+    x1, x2 : TensorLike
         With shapes that broadcast.
 
     Returns
@@ -113,7 +113,7 @@ def subtract(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of int, float or complex
+    x1, x2 : TensorLike of int, float or complex
         With shapes that broadcast.
 
     Returns
@@ -179,7 +179,7 @@ def multiply(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like
+    x1, x2 : TensorLike
         With shapes that broadcast.
 
     Returns
@@ -242,7 +242,7 @@ def divide(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of float or complex
+    x1, x2 : TensorLike of float or complex
         With shapes that broadcast.
 
     Returns
@@ -305,7 +305,7 @@ def floor_divide(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of int or float
+    x1, x2 : TensorLike of int or float
         With shapes that broadcast.
 
     Returns
@@ -366,7 +366,7 @@ def remainder(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of int or float
+    x1, x2 : TensorLike of int or float
         With shapes that broadcast.
 
     Returns

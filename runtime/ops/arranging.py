@@ -79,7 +79,7 @@ def unstack(x: TensorLike, /, axis: int = 0) -> tuple[Tensor, ...]:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         With one dimension or more.
     axis : int
         The axis along which it falls into pieces.

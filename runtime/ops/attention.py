@@ -128,15 +128,15 @@ def softmax(x: TensorLike, /, axis: int = -1, *, where: TensorLike | None = None
 
 
 def log_softmax(x: TensorLike, /, axis: int = -1, *, where: TensorLike | None = None) -> Tensor:
-    """The logarithm of `softmax`; parameters as there, and -inf where the mask is false.
+    """The logarithm of `softmax`; -inf where the mask is false.
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
     axis : int
         The axis along which the exponentials of the result sum to 1.
-    where : tensor-like of bool, optional
+    where : TensorLike of bool, optional
         What takes part; broadcast against `x`.
 
     Returns

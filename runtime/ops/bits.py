@@ -35,7 +35,7 @@ def bitwise_and(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of int or bool
+    x1, x2 : TensorLike of int or bool
         With shapes that broadcast.
 
     Returns
@@ -86,7 +86,7 @@ def bitwise_or(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of int or bool
+    x1, x2 : TensorLike of int or bool
         With shapes that broadcast.
 
     Returns
@@ -137,7 +137,7 @@ def bitwise_xor(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of int or bool
+    x1, x2 : TensorLike of int or bool
         With shapes that broadcast.
 
     Returns
@@ -186,7 +186,7 @@ def bitwise_invert(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of int or bool
+    x : TensorLike of int or bool
         Of any shape.
 
     Returns
@@ -237,7 +237,7 @@ def bitwise_left_shift(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of int
+    x1, x2 : TensorLike of int
         With shapes that broadcast.
 
     Returns
@@ -288,7 +288,7 @@ def bitwise_right_shift(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of int
+    x1, x2 : TensorLike of int
         With shapes that broadcast.
 
     Returns

@@ -67,7 +67,7 @@ def real(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
 
     Returns
@@ -118,7 +118,7 @@ def imag(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
 
     Returns
@@ -170,7 +170,7 @@ def conj(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
 
     Returns
@@ -266,7 +266,7 @@ def astype(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     dtype : dtype-like
         The wanted dtype.
@@ -337,7 +337,7 @@ def identity(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape and dtype.
 
     Returns
@@ -370,7 +370,7 @@ def stop_gradient(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape and dtype.
 
     Returns

@@ -48,7 +48,7 @@ def equal(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like
+    x1, x2 : TensorLike
         With shapes that broadcast.
 
     Returns
@@ -85,7 +85,7 @@ def not_equal(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like
+    x1, x2 : TensorLike
         With shapes that broadcast.
 
     Returns
@@ -122,7 +122,7 @@ def less(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of real dtype
+    x1, x2 : TensorLike of real dtype
         With shapes that broadcast.
 
     Returns
@@ -161,7 +161,7 @@ def less_equal(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of real dtype
+    x1, x2 : TensorLike of real dtype
         With shapes that broadcast.
 
     Returns
@@ -200,7 +200,7 @@ def greater(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of real dtype
+    x1, x2 : TensorLike of real dtype
         With shapes that broadcast.
 
     Returns
@@ -239,7 +239,7 @@ def greater_equal(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of real dtype
+    x1, x2 : TensorLike of real dtype
         With shapes that broadcast.
 
     Returns

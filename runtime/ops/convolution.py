@@ -511,7 +511,7 @@ def conv1d(
     dilation: PerAxis = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution along one axis; parameters as for `conv2d`.
+    """Convolution along one axis.
 
     Parameters
     ----------
@@ -606,7 +606,7 @@ def conv3d(
     dilation: PerAxis = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution along three axes; parameters as for `conv2d`.
+    """Convolution along three axes.
 
     Parameters
     ----------

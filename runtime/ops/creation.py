@@ -190,7 +190,7 @@ def ones(
     *,
     device: Device | None = None,
 ) -> Tensor:
-    """A tensor of ones; parameters and errors as in `zeros`.
+    """A tensor of ones; errors as in `zeros`.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def empty(
     *,
     device: Device | None = None,
 ) -> Tensor:
-    """A tensor whose values do not matter; parameters and errors as in `zeros`.
+    """A tensor whose values do not matter; errors as in `zeros`.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def zeros_like(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Gives the shape, and the dtype unless one is given.
     dtype : dtype, optional
         Another dtype.
@@ -348,7 +348,7 @@ def ones_like(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Gives the shape, and the dtype unless one is given.
     dtype : dtype, optional
         Another dtype.
@@ -384,7 +384,7 @@ def empty_like(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Gives the shape, and the dtype unless one is given.
     dtype : dtype, optional
         Another dtype.
@@ -418,7 +418,7 @@ def full_like(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Gives the shape, and the dtype unless one is given.
     fill_value : number or 0-d tensor
         What every element is.

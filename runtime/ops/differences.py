@@ -28,13 +28,13 @@ def diff(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of at least one dimension.
     axis : int
         The axis to go along.
     n : int
         How many times to take differences.
-    prepend, append : tensor-like, optional
+    prepend, append : TensorLike, optional
         Put before and after `x` along the axis, before differences are taken.
 
     Returns

@@ -398,7 +398,7 @@ STANDARD_GUMBEL = _define_draw("standard_gumbel", _gumbel_function, steps=_gumbe
 
 
 def gumbel(key: TensorLike, shape: ShapeLike = (), *, dtype: npt.DTypeLike | None = None) -> Tensor:
-    """Numbers of the Gumbel distribution, that of the largest of many; parameters as for `normal`.
+    """Numbers of the Gumbel distribution, that of the largest of many.
 
     Parameters
     ----------

@@ -184,7 +184,7 @@ def einsum(subscripts: Any, /, *operands: Any, optimize: Any = True) -> Tensor:
         `"ik,kj->ij"`. An index that the output lacks is summed; one that an operand has twice is
         its diagonal. An ellipsis stands for axes that broadcast. Without `->` the output has the
         letters that occur once, in alphabetical order.
-    *operands : tensor-like
+    *operands : TensorLike
         One per term. In place of a string, each operand may be followed by a list of ints that
         name its axes, and a last list may name those of the output.
     optimize : bool or "optimal" or "greedy"

@@ -52,7 +52,7 @@ def exp(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -97,7 +97,7 @@ def exp2(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -152,7 +152,7 @@ def expm1(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -199,7 +199,7 @@ def log(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -244,7 +244,7 @@ def log1p(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -289,7 +289,7 @@ def log2(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -334,7 +334,7 @@ def log10(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -395,7 +395,7 @@ def logaddexp(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of float
+    x1, x2 : TensorLike of float
         With shapes that broadcast.
 
     Returns

@@ -151,7 +151,7 @@ def min(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
 
     Parameters
     ----------
-    x : tensor-like of int, uint or float
+    x : TensorLike of int, uint or float
         Of any shape; the reduced axes must not be empty.
     axis : int, tuple of int or None
         The axes; None for all of them.
@@ -246,11 +246,11 @@ def argmax(x: TensorLike, /, axis: int | None = None, *, keepdims: bool = False)
 
 
 def argmin(x: TensorLike, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-    """The position of the first smallest element; parameters as for `tl.argmax`.
+    """The position of the first smallest element.
 
     Parameters
     ----------
-    x : tensor-like of int, uint or float
+    x : TensorLike of int, uint or float
         Of any shape.
     axis : int or None
         The axis; None for the position among all elements.

@@ -86,7 +86,7 @@ def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., n, n)
+    x : TensorLike, shape (..., n, n)
         The matrices; ints count as float64.
     upper : bool
         Whether to give the upper factor, `f^H @ f = x`, instead of the lower one.
@@ -195,7 +195,7 @@ def qr(x: TensorLike, /, mode: Literal["reduced", "complete"] = "reduced") -> QR
 
     Parameters
     ----------
-    x : tensor-like, shape (..., m, n)
+    x : TensorLike, shape (..., m, n)
         The matrices; ints count as float64.
     mode : "reduced" or "complete"
         Whether Q has min(m, n) or m columns.

@@ -273,7 +273,7 @@ def fft(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of at least one dimension; real numbers count as complex ones.
     n : int, optional
         How many elements to transform: x is cut, or zeros are put after it. By default all of x.
@@ -312,7 +312,7 @@ def ifft(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Numbers.
     n : int, optional
         How many elements along the axis are used: the rest is cut off, or zeros are added.
@@ -348,7 +348,7 @@ def fftn(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Real numbers count as complex ones.
     s : sequence of int, optional
         How many elements to transform along each axis; -1 for all.
@@ -382,7 +382,7 @@ def ifftn(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Numbers.
     s : tuple of int, optional
         The extents of the axes that are used: cut off, or filled with zeros.

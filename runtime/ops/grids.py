@@ -67,7 +67,7 @@ def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., m, n)
+    x : TensorLike, shape (..., m, n)
         The matrices.
     k : int
         The last diagonal kept: 0 the main one, positive above it, negative below it.
@@ -97,7 +97,7 @@ def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., m, n)
+    x : TensorLike, shape (..., m, n)
         The matrices.
     k : int
         The first diagonal that is kept; 0 is the main one, those above are positive.
@@ -140,7 +140,7 @@ def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> tuple[Tensor, ...]:
 
     Parameters
     ----------
-    *arrays : tensor-like, 1-d
+    *arrays : TensorLike, 1-d
         Coordinates along each axis.
     indexing : "xy" or "ij"
         With "xy" the first two axes of the results are swapped, as in pictures.

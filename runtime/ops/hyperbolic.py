@@ -40,7 +40,7 @@ def sinh(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -85,7 +85,7 @@ def cosh(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -142,7 +142,7 @@ def tanh(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -189,7 +189,7 @@ def asinh(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -235,7 +235,7 @@ def acosh(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -281,7 +281,7 @@ def atanh(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns

@@ -23,10 +23,10 @@ def solve_triangular(a: TensorLike, b: TensorLike, /, *, upper: bool = False) ->
 
     Parameters
     ----------
-    a : tensor-like, shape (..., n, n)
+    a : TensorLike, shape (..., n, n)
         The matrices; what is above the diagonal (below, if `upper`) is not looked at, and has
         gradient zero.
-    b : tensor-like, shape (n,) or (..., n, k)
+    b : TensorLike, shape (n,) or (..., n, k)
         The right sides: one vector, or columns.
     upper : bool
         Which triangle.
@@ -62,9 +62,9 @@ def lstsq(a: TensorLike, b: TensorLike, /, *, rtol: TensorLike | None = None) ->
 
     Parameters
     ----------
-    a : tensor-like, shape (..., m, n)
+    a : TensorLike, shape (..., m, n)
         The matrices.
-    b : tensor-like, shape (m,) or (..., m, k)
+    b : TensorLike, shape (m,) or (..., m, k)
         The right sides: one vector, or columns.
     rtol : number, optional
         Singular values up to this part of the largest one count as zero; by default

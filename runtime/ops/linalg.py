@@ -27,7 +27,7 @@ def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., m, n)
+    x : TensorLike, shape (..., m, n)
         The matrices.
     offset : int
         How far above the main diagonal (below, if negative).
@@ -58,7 +58,7 @@ def trace(x: TensorLike, /, *, offset: int = 0, dtype: npt.DTypeLike | None = No
 
     Parameters
     ----------
-    x : tensor-like, shape (..., m, n)
+    x : TensorLike, shape (..., m, n)
         The matrices.
     offset : int
         How far above the main diagonal (below, if negative).
@@ -83,7 +83,7 @@ def cross(x1: TensorLike, x2: TensorLike, /, *, axis: int = -1) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like
+    x1, x2 : TensorLike
         The vectors.
     axis : int
         The axis of the three elements.
@@ -124,7 +124,7 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., m, m)
+    x : TensorLike, shape (..., m, m)
         The matrices.
     n : int
         How many factors; the identity for 0.

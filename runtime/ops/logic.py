@@ -43,7 +43,7 @@ def logical_and(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like
+    x1, x2 : TensorLike
         With shapes that broadcast.
 
     Returns
@@ -93,7 +93,7 @@ def logical_or(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like
+    x1, x2 : TensorLike
         With shapes that broadcast.
 
     Returns
@@ -143,7 +143,7 @@ def logical_xor(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like
+    x1, x2 : TensorLike
         With shapes that broadcast.
 
     Returns
@@ -189,7 +189,7 @@ def logical_not(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
 
     Returns
@@ -252,7 +252,7 @@ def isnan(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
 
     Returns
@@ -293,7 +293,7 @@ def isinf(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
 
     Returns
@@ -334,7 +334,7 @@ def isfinite(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
 
     Returns
@@ -380,7 +380,7 @@ def signbit(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of real dtype
+    x : TensorLike of real dtype
         Of any shape.
 
     Returns

@@ -193,7 +193,7 @@ def dot(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    a, b : tensor-like
+    a, b : TensorLike
         Vectors, matrices or stacks of them: the last axis of `a` meets the last but one of `b`,
         or its only one.
 
@@ -300,7 +300,7 @@ def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
 
     Parameters
     ----------
-    a, b : tensor-like
+    a, b : TensorLike
         With shapes that broadcast but for the axis, which must be as long in both.
     axis : int
         The axis, counted from the end.
@@ -344,7 +344,7 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    a, b : tensor-like
+    a, b : TensorLike
         Vectors.
 
     Returns

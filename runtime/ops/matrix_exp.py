@@ -109,7 +109,7 @@ def matrix_exp(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., n, n)
+    x : TensorLike, shape (..., n, n)
         The matrices; ints count as float64.
 
     Returns

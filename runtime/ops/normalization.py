@@ -78,9 +78,9 @@ def rms_norm(
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         The tensor; ints are taken as floats.
-    scale : tensor-like of float, optional
+    scale : TensorLike of float, optional
         Broadcast against `x`.
     axis : int, tuple of int or None
         Axes that make up a row.

@@ -89,7 +89,7 @@ def vector_norm(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         The vectors; ints count as float64.
     axis : int, sequence of int or None
         The axes that make up a vector; all of them for None.
@@ -139,7 +139,7 @@ def matrix_norm(x: TensorLike, /, *, keepdims: bool = False, ord: Order | None =
 
     Parameters
     ----------
-    x : tensor-like, shape (..., m, n)
+    x : TensorLike, shape (..., m, n)
         The matrices; ints count as float64.
     keepdims : bool
         Whether the last two dimensions stay with extent 1.
@@ -185,7 +185,7 @@ def matrix_rank(x: TensorLike, /, *, rtol: TensorLike | None = None) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., m, n)
+    x : TensorLike, shape (..., m, n)
         The matrices; ints count as float64.
     rtol : number or tensor-like, shape (...), optional
         Singular values up to this part of the largest one count as zero; by default

@@ -87,11 +87,11 @@ def mse(prediction: TensorLike, target: TensorLike, /, reduction: str = "mean") 
 
 
 def mae(prediction: TensorLike, target: TensorLike, /, reduction: str = "mean") -> Tensor:
-    """The sizes of the differences between predictions and targets; parameters as for `mse`.
+    """The sizes of the differences between predictions and targets.
 
     Parameters
     ----------
-    prediction, target : tensor-like of float
+    prediction, target : TensorLike of float
         Of one shape; ints are taken as floats.
     reduction : "mean", "sum" or "none"
         What becomes of the numbers.

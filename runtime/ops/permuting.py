@@ -67,7 +67,7 @@ def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     axes : tuple of int
         Every axis once, in the order wanted.
@@ -105,7 +105,7 @@ def transpose(x: TensorLike, /, axes: Sequence[int] | None = None) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     axes : tuple of int, optional
         Every axis once; by default all in reverse order.
@@ -143,7 +143,7 @@ def matrix_transpose(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., m, n)
+    x : TensorLike, shape (..., m, n)
         The matrices.
 
     Returns
@@ -177,7 +177,7 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     axis1, axis2 : int
         The axes that change places.
@@ -214,7 +214,7 @@ def moveaxis(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     source, destination : int or tuple of int
         The axes to move, and where to; as many of each.
@@ -301,7 +301,7 @@ def flip(x: TensorLike, /, axis: Axis = None) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     axis : int, tuple of int or None
         The axes to reverse; None for all of them.

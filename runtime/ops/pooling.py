@@ -96,7 +96,7 @@ def avg_pool(
     padding: Padding = "valid",
     count_padding: bool = False,
 ) -> Tensor:
-    """The mean of each window; parameters as for `max_pool`.
+    """The mean of each window.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def square(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of int, float or complex
+    x : TensorLike of int, float or complex
         Of any shape.
 
     Returns
@@ -121,7 +121,7 @@ def reciprocal(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -171,7 +171,7 @@ def sqrt(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -224,7 +224,7 @@ def rsqrt(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -285,7 +285,7 @@ def power(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of int, float or complex
+    x1, x2 : TensorLike of int, float or complex
         With shapes that broadcast.
 
     Returns
@@ -426,7 +426,7 @@ def hypot(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of float
+    x1, x2 : TensorLike of float
         With shapes that broadcast.
 
     Returns

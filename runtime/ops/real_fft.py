@@ -42,7 +42,7 @@ def rfft(
 
     Parameters
     ----------
-    x : tensor-like of real dtype
+    x : TensorLike of real dtype
         Of at least one dimension.
     n : int, optional
         How many elements to transform: x is cut, or zeros are put after it. By default all of x.
@@ -76,11 +76,11 @@ def rfft(
 def irfft(
     x: TensorLike, /, n: int | None = None, axis: int = -1, norm: Norm | None = "backward"
 ) -> Tensor:
-    """The inverse of `rfft`; parameters as there, `n` by default 2 * (frequencies - 1).
+    """The inverse of `rfft`; `n` by default 2 * (frequencies - 1).
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Numbers.
     n : int, optional
         How many elements along the axis are used: the rest is cut off, or zeros are added.
@@ -113,11 +113,11 @@ def rfftn(
     norm: Norm | None = "backward",
 ) -> Tensor:
     """The discrete Fourier transform of reals along several axes: `rfft` along the last of them,
-    then `fftn` along the others. Parameters as for `fftn`.
+    then `fftn` along the others.
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Numbers.
     s : tuple of int, optional
         The extents of the axes that are used: cut off, or filled with zeros.
@@ -153,11 +153,11 @@ def irfftn(
     axes: Sequence[int] | None = None,
     norm: Norm | None = "backward",
 ) -> Tensor:
-    """The inverse of `rfftn`; parameters as there, the last size by default that of `irfft`.
+    """The inverse of `rfftn`; the last size by default that of `irfft`.
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Numbers.
     s : tuple of int, optional
         The extents of the axes that are used: cut off, or filled with zeros.
@@ -193,7 +193,7 @@ def hfft(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Numbers.
     n : int, optional
         How many elements along the axis are used: the rest is cut off, or zeros are added.
@@ -221,11 +221,11 @@ def hfft(
 def ihfft(
     x: TensorLike, /, n: int | None = None, axis: int = -1, norm: Norm | None = "backward"
 ) -> Tensor:
-    """The inverse of `hfft`; parameters as for `rfft`.
+    """The inverse of `hfft`.
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Numbers.
     n : int, optional
         How many elements along the axis are used: the rest is cut off, or zeros are added.
@@ -333,7 +333,7 @@ def fftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tenso
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         In the order of `fft`.
     axes : int or sequence of int, optional
         The axes to reorder; by default all.
@@ -357,7 +357,7 @@ def ifftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tens
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     axes : int, tuple of int or None
         The axes; None for all of them.

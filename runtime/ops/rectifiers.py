@@ -124,7 +124,7 @@ def relu6(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
 
     Returns
@@ -271,7 +271,7 @@ def selu(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
 
     Returns
@@ -310,7 +310,7 @@ def celu(x: TensorLike, /, alpha: float = 1.0) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
     alpha : float
         Minus the limit far below 0.
@@ -337,7 +337,7 @@ def hardtanh(x: TensorLike, /, min: float = -1.0, max: float = 1.0) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
     min, max : float
         The bounds.
@@ -374,7 +374,7 @@ def hardsigmoid(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
 
     Returns
@@ -410,7 +410,7 @@ def hardswish(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
 
     Returns

@@ -250,7 +250,7 @@ def prod(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     axis : int, tuple of int or None
         The axes; None for all of them.
@@ -320,7 +320,7 @@ def any(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     axis : int, tuple of int or None
         The axes; None for all of them.
@@ -346,7 +346,7 @@ def all(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     axis : int, tuple of int or None
         The axes; None for all of them.
@@ -372,7 +372,7 @@ def count_nonzero(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     axis : int, tuple of int or None
         The axes; None for all of them.

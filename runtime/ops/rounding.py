@@ -61,7 +61,7 @@ def floor(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of real dtype
+    x : TensorLike of real dtype
         Of any shape.
 
     Returns
@@ -97,7 +97,7 @@ def ceil(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of real dtype
+    x : TensorLike of real dtype
         Of any shape.
 
     Returns
@@ -133,7 +133,7 @@ def trunc(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of real dtype
+    x : TensorLike of real dtype
         Of any shape.
 
     Returns
@@ -167,7 +167,7 @@ def round(x: TensorLike, /, decimals: int = 0) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of int, float or complex
+    x : TensorLike of int, float or complex
         Of any shape.
     decimals : int
         Digits after the point; negative ones count before it, for floats only.
@@ -253,7 +253,7 @@ def nextafter(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of float
+    x1, x2 : TensorLike of float
         Of shapes that broadcast.
 
     Returns

@@ -224,13 +224,13 @@ def cumulative_prod(
     dtype: npt.DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Tensor:
-    """The running product of the elements along an axis; parameters as for `tl.cumulative_sum`.
+    """The running product of the elements along an axis.
 
     The gradient is right where elements are zero too.
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Numbers; bools are added as ints.
     axis : int or None
         The axis; None takes all elements in order.
@@ -260,7 +260,7 @@ def cumsum(
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Numbers; bools are added as ints.
     axis : int or None
         The axis; None takes all elements in order.

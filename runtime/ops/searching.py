@@ -76,13 +76,13 @@ def searchsorted(
 
     Parameters
     ----------
-    x1 : tensor-like of real dtype, shape (n,)
+    x1 : TensorLike of real dtype, shape (n,)
         In ascending order, or brought into it by `sorter`.
-    x2 : tensor-like of real dtype
+    x2 : TensorLike of real dtype
         The elements to find places for.
     side : "left" or "right"
         Whether to go before or after the elements that are equal.
-    sorter : tensor-like of int, shape (n,), optional
+    sorter : TensorLike of int, shape (n,), optional
         The indices that sort `x1`.
 
     Returns
@@ -148,7 +148,7 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of at least one dimension.
 
     Returns

@@ -95,9 +95,9 @@ def where(condition: TensorLike, x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    condition : tensor-like
+    condition : TensorLike
         True where it is not 0. The three shapes broadcast.
-    x1, x2 : tensor-like
+    x1, x2 : TensorLike
         What to choose from.
 
     Returns
@@ -182,7 +182,7 @@ def maximum(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of real dtype
+    x1, x2 : TensorLike of real dtype
         With shapes that broadcast.
 
     Returns
@@ -242,7 +242,7 @@ def minimum(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of real dtype
+    x1, x2 : TensorLike of real dtype
         With shapes that broadcast.
 
     Returns
@@ -316,9 +316,9 @@ def clip(x: TensorLike, /, min: TensorLike | None = None, max: TensorLike | None
 
     Parameters
     ----------
-    x : tensor-like of real dtype
+    x : TensorLike of real dtype
         Of any shape.
-    min, max : tensor-like, optional
+    min, max : TensorLike, optional
         Bounds, of shapes that broadcast with that of `x`; None is no bound.
 
     Returns
@@ -411,7 +411,7 @@ def copysign(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of float
+    x1, x2 : TensorLike of float
         With shapes that broadcast.
 
     Returns

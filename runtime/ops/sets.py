@@ -100,7 +100,7 @@ def unique_all(x: TensorLike, /) -> UniqueAll:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape; its elements are taken in row-major order.
 
     Returns
@@ -134,7 +134,7 @@ def unique_counts(x: TensorLike, /) -> UniqueCounts:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape; taken as one row in C order.
 
     Returns
@@ -158,7 +158,7 @@ def unique_inverse(x: TensorLike, /) -> UniqueInverse:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape; taken as one row in C order.
 
     Returns
@@ -182,7 +182,7 @@ def unique_values(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape; taken as one row in C order.
 
     Returns
@@ -255,7 +255,7 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like
+    x1, x2 : TensorLike
         Of any shapes.
     invert : bool
         Whether to tell instead that it equals none.

@@ -135,7 +135,7 @@ def ravel(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
 
     Returns
@@ -259,7 +259,7 @@ def squeeze(x: TensorLike, /, axis: Axis = None) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     axis : int, tuple of int or None
         Axes of extent 1 to leave out; None for all such axes.
@@ -361,7 +361,7 @@ def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
     shape : int or tuple of int
         The wanted shape.
@@ -430,7 +430,7 @@ def broadcast_arrays(*arrays: TensorLike) -> tuple[Tensor, ...]:
 
     Parameters
     ----------
-    *arrays : tensor-like
+    *arrays : TensorLike
         With shapes that broadcast.
 
     Returns

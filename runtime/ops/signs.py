@@ -40,7 +40,7 @@ def negative(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of int, float or complex
+    x : TensorLike of int, float or complex
         Of any shape.
 
     Returns
@@ -91,7 +91,7 @@ def positive(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of int, float or complex
+    x : TensorLike of int, float or complex
         Of any shape.
 
     Returns
@@ -158,7 +158,7 @@ def sign(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of int, float or complex
+    x : TensorLike of int, float or complex
         Of any shape.
 
     Returns
@@ -213,7 +213,7 @@ def abs(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Of any shape.
 
     Returns

@@ -143,7 +143,7 @@ def svd(x: TensorLike, /, full_matrices: bool = True) -> SVD:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., m, n)
+    x : TensorLike, shape (..., m, n)
         The matrices; ints count as float64.
     full_matrices : bool
         Whether U and Vh are square, or have k = min(m, n) columns and rows.
@@ -205,7 +205,7 @@ def svdvals(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex, shape (..., m, n)
+    x : TensorLike of float or complex, shape (..., m, n)
         The matrices; ints count as float64.
 
     Returns

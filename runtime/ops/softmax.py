@@ -240,7 +240,7 @@ def log_softmax(x: TensorLike, /, axis: int = -1) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape; ints are taken as floats.
     axis : int
         The axis along which the exponentials of the result sum to 1.

@@ -92,7 +92,7 @@ def inv(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., n, n)
+    x : TensorLike, shape (..., n, n)
         The matrices; ints count as float64.
 
     Returns
@@ -165,9 +165,9 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1 : tensor-like, shape (..., n, n)
+    x1 : TensorLike, shape (..., n, n)
         The matrices.
-    x2 : tensor-like, shape (n,) or (..., n, k)
+    x2 : TensorLike, shape (n,) or (..., n, k)
         The right sides: one vector, or columns.
 
     Returns
@@ -231,7 +231,7 @@ def det(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., n, n)
+    x : TensorLike, shape (..., n, n)
         The matrices; ints count as float64.
 
     Returns
@@ -300,7 +300,7 @@ def slogdet(x: TensorLike, /) -> SignAndLog:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., n, n)
+    x : TensorLike, shape (..., n, n)
         The matrices; ints count as float64.
 
     Returns
@@ -387,7 +387,7 @@ def pinv(x: TensorLike, /, *, rtol: TensorLike | None = None) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., m, n)
+    x : TensorLike, shape (..., m, n)
         The matrices; ints count as float64.
     rtol : number or tensor-like, shape (...), optional
         Singular values up to this part of the largest one count as zero; by default

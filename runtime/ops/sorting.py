@@ -132,13 +132,13 @@ def sort(
 def argsort(
     x: TensorLike, /, axis: int = -1, *, descending: bool = False, stable: bool = True
 ) -> Tensor:
-    """The indices that put the elements in order along an axis; parameters as for `tl.sort`.
+    """The indices that put the elements in order along an axis.
 
     Equal elements keep their order. The indices have no gradient.
 
     Parameters
     ----------
-    x : tensor-like of int, uint, float or bool
+    x : TensorLike of int, uint, float or bool
         With one dimension or more.
     axis : int
         The axis to sort along.

@@ -50,7 +50,7 @@ def sigmoid(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape.
 
     Returns
@@ -148,7 +148,7 @@ def erf(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float
+    x : TensorLike of float
         Of any shape.
 
     Returns

@@ -106,7 +106,7 @@ def eigh(x: TensorLike, /) -> Eigen:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., n, n)
+    x : TensorLike, shape (..., n, n)
         The matrices; ints count as float64.
 
     Returns
@@ -161,7 +161,7 @@ def eigvalsh(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex, shape (..., n, n)
+    x : TensorLike of float or complex, shape (..., n, n)
         The matrices; ints count as float64.
 
     Returns
@@ -237,7 +237,7 @@ def eig(x: TensorLike, /) -> Eigen:
 
     Parameters
     ----------
-    x : tensor-like, shape (..., n, n)
+    x : TensorLike, shape (..., n, n)
         The matrices; ints count as float64.
 
     Returns
@@ -292,7 +292,7 @@ def eigvals(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex, shape (..., n, n)
+    x : TensorLike of float or complex, shape (..., n, n)
         The matrices; ints count as float64.
 
     Returns

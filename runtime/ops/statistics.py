@@ -277,11 +277,11 @@ def std(
     ddof: float | None = None,
     keepdims: bool = False,
 ) -> Tensor:
-    """The standard deviation of the elements over the given axes; parameters as for `tl.var`.
+    """The standard deviation of the elements over the given axes.
 
     Parameters
     ----------
-    x : tensor-like
+    x : TensorLike
         Numbers.
     axis : int, tuple of int or None
         The axes; None for all of them.

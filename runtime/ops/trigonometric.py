@@ -48,7 +48,7 @@ def sin(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -93,7 +93,7 @@ def cos(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -138,7 +138,7 @@ def tan(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -190,7 +190,7 @@ def asin(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -236,7 +236,7 @@ def acos(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -281,7 +281,7 @@ def atan(x: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x : tensor-like of float or complex
+    x : TensorLike of float or complex
         Of any shape.
 
     Returns
@@ -336,7 +336,7 @@ def atan2(x1: TensorLike, x2: TensorLike, /) -> Tensor:
 
     Parameters
     ----------
-    x1, x2 : tensor-like of float
+    x1, x2 : TensorLike of float
         With shapes that broadcast.
 
     Returns

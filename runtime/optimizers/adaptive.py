@@ -77,7 +77,7 @@ class Adam(Optimizer):
 
 class AdamW(Adam):
     """`Adam` where the values themselves decay, by `rate * weight_decay` at each step, rather than
-    through the gradients; parameters as there.
+    through the gradients.
 
     Examples
     --------
