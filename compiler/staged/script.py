@@ -99,7 +99,7 @@ class _Writer:
         op, inputs, attrs = graph.ops[node], graph.inputs[node], graph.attrs[node]
         values = "".join(f"v{k}, " for k in inputs)
         if op is PICK:
-            return f"v{inputs[0]}[{attrs[0]}]"
+            return f"v{inputs[0]}[{self._text(attrs[0])}]"
         if op is SIZE:
             return f"size({self._text(attrs[0])})"
         arguments = "".join(f"{self._text(attr)}, " for attr in attrs)
