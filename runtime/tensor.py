@@ -52,7 +52,6 @@ class Tensor:
     _node: Node | None
 
     __array_priority__: ClassVar[float] = 1000.0
-    __hash__ = object.__hash__
 
     # What the value is like
 
@@ -164,9 +163,22 @@ class Tensor:
             raise ArgumentTypeError("iteration over a 0-d tensor; use x.item()")
         return (self[index] for index in range(self._value.shape[0]))
 
+    def __hash__(self) -> int:
+        value = self._value
+        if type(value) is not _ndarray and getattr(value, "weak", None) is not None:
+            _reject_symbolic(self, "x as a key of a dict or an item of a set")
+        return object.__hash__(self)
+
     def __contains__(self, item: Any) -> bool:
         values = self._concrete("item in x")
         return bool(np.any(values == (item.numpy() if type(item) is Tensor else item)))
+
+    def __str__(self) -> str:
+        text = repr(self)
+        note_shown = getattr(self._value, "note_shown", None)
+        if note_shown is not None:
+            note_shown(text)
+        return text
 
     def __format__(self, spec: str) -> str:
         if spec and not self._value.shape:
@@ -542,6 +554,13 @@ def _reject_symbolic(tensor: Tensor, what: str) -> NoReturn:
             f"{what}: a symbolic tensor made by {value.describe()} was used outside of its trace. "
             "It has no value there; return it from the traced function and use what the call "
             "returns"
+        )
+    if getattr(value, "weak", None) is not None:
+        raise SymbolicTensorError(
+            f"{what}: the number {value!r} changes from round to round of a loop that is part of "
+            "the graph, or comes of tensors, so it is no Python number. Index a tensor with it "
+            "instead of a list or dict, as in tl.asarray(table)[i]; or, where the number of "
+            "rounds is known, unroll the loop: for i in tl.unroll(range(n))"
         )
     raise SymbolicTensorError(
         f"{what}: the tensor {value!r} of shape {value.shape} and dtype {value.dtype} is symbolic: "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+import threading
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,21 @@ if TYPE_CHECKING:
 
 _MOST_NODES = 1000
 """So many nodes are run at most to know a value while a function is traced."""
+
+
+class _Shown(threading.local):
+    """Texts with which code of this thread showed numbers of a trace, as `f"{i}"` does. They hold
+    no digits, so they are not what Python would have made."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def forget(self, message: str) -> None:
+        """Takes those back that serve a message only, as of an exception."""
+        self.texts = [text for text in self.texts if text not in message]
+
+
+SHOWN: Final = _Shown()
 
 
 class Symbol:
@@ -88,6 +104,11 @@ class Symbol:
 
     def __repr__(self) -> str:
         return f"<symbol %{self.id} of {self.graph.name}>"
+
+    def note_shown(self, text: str) -> None:
+        """Takes note of a text with this value in it, if it stands for a Python number."""
+        if self.weak is not None:
+            SHOWN.texts.append(text)
 
     def describe(self) -> str:
         """What a person can be told of it: the function, the op and the line where it was made."""

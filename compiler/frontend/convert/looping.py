@@ -29,7 +29,9 @@ from tapeline.compiler.frontend.convert.state import (
     tracing_graph,
 )
 from tapeline.compiler.frontend.convert.unify import is_number
-from tapeline.runtime.dims import is_open, is_told
+from tapeline.compiler.frontend.symbol import SHOWN
+from tapeline.runtime.dims import is_open, is_told, present_value
+from tapeline.runtime.errors import SymbolicTensorError
 from tapeline.runtime.op import get_op
 
 UNROLLED = 64
@@ -48,6 +50,8 @@ def repeat_while(
     condition: Any, test: Callable[[], Any], body: Callable[[], None], state: State
 ) -> None:
     """`while` over a tensor; `condition` is what the test gave just now."""
+    if not LOOPS.stack:
+        SHOWN.texts.clear()
     loop = Loop(state, test, body, f"the 'while' at {line_of(body)}", source=body)
     loop.first_condition = condition
     loop.trace()
@@ -68,6 +72,8 @@ def repeat_for(
     items = short_range(iterable) or sequence_of(iterable)
     if items is None:
         return False
+    if not LOOPS.stack:
+        SHOWN.texts.clear()
     what = f"the 'for' at {line_of(place or body)}"
     count = items.count
     is_left_open = is_open(count) and not (items.is_explicit or is_told(count))
@@ -79,7 +85,27 @@ def repeat_for(
     if not is_loop and count <= UNROLLED:
         _Unrolling(test, body, state, what).run(items)
         return True
+    loop = _traced(items, test, body, state, what)
+    if loop is None:
+        _Unrolling(test, body, state, what).run_all(items)
+    else:
+        finish(loop)
+    return True
+
+
+def _traced(
+    items: Sequence,
+    test: Callable[[], Any] | None,
+    body: Callable[[Any], None],
+    state: State,
+    what: str,
+) -> Loop | None:
+    """The loop as one node; None where a round needs the number of the round as Python's, to look
+    into a list or a dict or to make a text of it, and it is known how many there are."""
+    count = items.count
+    is_fixed = isinstance(count, int) and not (items.is_explicit or is_told(count))
     loop = _counted(items, test, body, state, what)
+    before = len(SHOWN.texts)
     try:
         loop.trace()
     except DriftError as error:
@@ -89,8 +115,26 @@ def repeat_for(
         body(items.item(0))
         loop = _counted(items.after(1), test, body, state, what)
         loop.trace()
-    finish(loop)
-    return True
+    except Exception as error:
+        is_asked = isinstance(error, SymbolicTensorError) or len(SHOWN.texts) > before
+        if not (is_fixed and is_asked):
+            raise
+        _warn_of_copies(what, count, error)
+        return None
+    if is_fixed and len(SHOWN.texts) > before:
+        _warn_of_copies(what, count, "a text is made of the number of a round")
+        return None
+    return loop
+
+
+def _warn_of_copies(what: str, count: int, reason: object) -> None:
+    """Warns of a long loop that has to be unrolled."""
+    if present_value(count) > MANY_UNROLLED:
+        warnings.warn(
+            f"{what} is unrolled {present_value(count)} times, since it cannot be one loop: "
+            f"{reason}",
+            stacklevel=2,
+        )
 
 
 def collect(iterable: Iterable[Any], function: Callable[[Any], Any]) -> list[Any]:
@@ -242,16 +286,13 @@ def _roll_range(
     if is_open(items.count) and (trial.grown or _counts_in_python(trial, around, state)):
         return False
     loop = _counted(items, test, body, state, what)
+    shown = len(SHOWN.texts)
     try:
         loop.trace()
     except Exception as error:
-        if items.count > MANY_UNROLLED:
-            warnings.warn(
-                f"{what} is unrolled {items.count} times, since it cannot be one loop: {error}",
-                stacklevel=2,
-            )
+        _warn_of_copies(what, items.count, error)
         return False
-    if _raises_index(loop):
+    if len(SHOWN.texts) > shown or _raises_index(loop):
         return False
     finish(loop)
     return True

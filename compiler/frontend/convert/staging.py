@@ -36,6 +36,7 @@ from tapeline.compiler.frontend.convert.unify import (
     node_of,
     zeros,
 )
+from tapeline.compiler.frontend.symbol import SHOWN
 from tapeline.compiler.ir.structure_ops import PLACEHOLDER
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind
@@ -403,6 +404,7 @@ def _assigner(choice: _Choice, variable: Any, position: int) -> Callable[[], Non
 def check(condition: Any, message: Callable[[], Any] | None) -> None:
     """`assert` of a tensor: a check when the compiled function runs."""
     args = () if message is None else (message(),)
+    SHOWN.forget(" ".join(map(str, args)))
     bind(HOST_ASSERT, (as_condition(condition),), (Message(args),))
 
 
@@ -426,6 +428,7 @@ def raise_later(error: Any, outside: int, caught: Callable[[], Any]) -> Any:
     graph = tracing_graph()
     if graph is None or graph.surroundings is None:
         return error
+    SHOWN.forget(str(error))
     kind = error if isinstance(error, type) else type(error)
     if depth() > outside and issubclass(kind, caught()):
         raise TracingError(
