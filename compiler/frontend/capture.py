@@ -1,15 +1,15 @@
 """The graph that a function is traced into: it answers op calls with symbols and adopts what it
 meets.
 
-A tensor from outside becomes a *capture*, a hidden input, once per tensor and in the order of first
-use. A
-Variable becomes a *resource*: its value at the start of the call is an input, its value at the end
-an output.
-A number or an array made during the trace is a constant.
+A tensor or an array from outside becomes a *capture*, a hidden input, once per tensor and in the
+order of first use. A Variable becomes a *resource*: its value at the start of the call is an input,
+its value at the end an output. A number is a constant, and so is an array that only the trace has,
+where it asks for a value.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from tapeline.compiler.frontend.location import user_location
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.graph import SMALL_CONSTANT_BYTES, Graph
 from tapeline.compiler.ir.location import Location
-from tapeline.compiler.ir.structure_ops import SIZE
+from tapeline.compiler.ir.structure_ops import PLACEHOLDER, SIZE
 from tapeline.runtime.batching.level import Level
 from tapeline.runtime.collections import copy_of_collections
 from tapeline.runtime.deferred import Deferred
@@ -53,6 +53,9 @@ _NUMBER_OPS = frozenset(
 )  # fmt: skip
 """What Python does with numbers. On numbers that a trace holds in tensors these give such numbers
 again."""
+
+_OURS = 3
+"""References to the array of a capture that nobody else has: the capture, a name and the count."""
 
 
 def _no_trace() -> None:
@@ -458,6 +461,20 @@ class CapturingGraph(Graph):
             self._constant_cells[id(tensor)] = tensor
             return tensor
         return self.tensor(found.placeholder)
+
+    def settled_value(self, node: int) -> npt.NDArray[Any] | None:
+        """The value of a node that no call can change: a constant, an array that was made in the
+        trace and that nobody has any more, or such a value of a graph around."""
+        if self.ops[node] is not PLACEHOLDER:
+            return self.constant_value(node)
+        for found in self.captures:
+            if found.placeholder == node:
+                source: Any = found.source
+                if isinstance(source, _ndarray):
+                    is_ours = source.base is None and sys.getrefcount(source) <= _OURS
+                    return source if is_ours else None
+                return getattr(found.before, "settled", None)
+        return None
 
     def root(self) -> CapturingGraph:
         """The outermost graph that is traced together with this one, a branch or a body."""

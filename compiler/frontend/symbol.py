@@ -85,7 +85,7 @@ class Symbol:
                 continue
             needed.add(node)
             is_size = asks_sizes and graph.ops[node] is SIZE
-            is_constant = is_size or graph.constant_value(node) is not None
+            is_constant = is_size or graph.settled_value(node) is not None
             if len(needed) > _MOST_NODES or not (is_constant or graph.inputs[node]):
                 return None
             if not graph.ops[node].is_pure or isinstance(graph.specs[node], tuple):
@@ -93,7 +93,7 @@ class Symbol:
             stack += graph.inputs[node]
         values: dict[int, Any] = {}
         for node in sorted(needed):
-            constant = graph.constant_value(node)
+            constant = graph.settled_value(node)
             values[node] = constant
             if graph.ops[node] is SIZE:
                 values[node] = np.asarray(int(graph.attrs[node][0]))  # type: ignore[call-overload]

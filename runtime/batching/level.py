@@ -49,6 +49,14 @@ class Batched:
         """Number of dimensions of one example."""
         return len(self.shape)
 
+    @property
+    def known(self) -> Any:
+        """The value, where it is one for all examples and there already."""
+        if self.mapped:
+            return None
+        value = self.tensor._value
+        return value if type(value) is np.ndarray else getattr(value, "known", None)
+
     def __repr__(self) -> str:
         return f"<one of {self.level.size} examples of vmap>"
 

@@ -39,7 +39,12 @@ def picked(x: Any) -> Any:
     return x * [1.0, 2.0, 4.0][tl.asarray(1) + 1]
 
 
-@pytest.mark.parametrize("f", [stacked, reshaped, sliced, counted, picked])
+def measured(x: Any) -> Any:
+    rows = tl.prod(tl.asarray(np.asarray(x.shape[:1], np.int32)))
+    return tl.map_fn(lambda k: api.ones(rows) * k, api.arange(rows), np.int64) * x[0, 0]
+
+
+@pytest.mark.parametrize("f", [stacked, reshaped, sliced, counted, picked, measured])
 @pytest.mark.parametrize("autograph", [True, False])
 def test_known_numbers_are_numbers(f: Callable[[Any], Any], autograph: bool) -> None:
     traced = tl.function(f, autograph=autograph)
@@ -54,6 +59,16 @@ def test_values_that_depend_on_arguments_stay_unknown() -> None:
         f(tl.ones(2), tl.asarray(3))
     with pytest.raises(ShapeError, match="shape must be ints"):
         tl.function(lambda x: api.ones(tl.stack([x, x])))(tl.asarray(2.0))
+
+
+def test_arrays_that_others_have_stay_unknown() -> None:
+    sizes = np.asarray([2, 3])
+    f = tl.function(lambda x: api.ones(tl.asarray(sizes)[0]) * x)
+    with pytest.raises(SymbolicTensorError, match="as an index"):
+        f(tl.asarray(1.0))
+    half = tl.function(lambda x: api.ones(tl.asarray(sizes[:1])[0]) * x)
+    with pytest.raises(SymbolicTensorError, match="as an index"):
+        half(tl.asarray(1.0))
 
 
 @tl.function

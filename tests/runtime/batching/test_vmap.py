@@ -12,7 +12,13 @@ from tests.sampling import build_inputs, rng_of, sampled_ops, samples_of
 
 import tapeline as tl
 from tapeline.runtime.dispatch import BUSY, STATE, bind
-from tapeline.runtime.errors import ArgumentError, LeakedTensorError, ShapeError, TracingError
+from tapeline.runtime.errors import (
+    ArgumentError,
+    LeakedTensorError,
+    ShapeError,
+    SymbolicTensorError,
+    TracingError,
+)
 from tapeline.runtime.op import Expansion, Op, Trait
 from tapeline.runtime.tensor import Tensor, wrap
 
@@ -345,3 +351,15 @@ def test_a_scan_inside_of_a_compiled_function_under_vmap(mode: Wrapper) -> None:
         slopes = mode(tl.vmap(tl.grad(f, 1), axes))(*given)
         want = [tl.grad(f, 1)(*pair).item() for pair in each]
         np.testing.assert_allclose(slopes.numpy(), want, rtol=1e-12)
+
+
+@MODES
+def test_a_number_that_all_examples_share_is_a_number(mode: Wrapper) -> None:
+    def halves(x: Any) -> Any:
+        count = tl.asarray(x.shape)[1] // 2
+        return tl.vmap(lambda row: tl.sum(row[: int(count)]))(x)
+
+    x = tl.asarray([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
+    assert mode(halves)(x).tolist() == [3.0, 11.0]
+    with pytest.raises(SymbolicTensorError, match="one of 2 examples"):
+        tl.vmap(lambda row: row[: int(row[0])])(x)
