@@ -452,6 +452,9 @@ def as_tensor(
         hook = getattr(type(x), "__tapeline_tensor__", None)
         if hook is not None:
             x = hook(x)
+        elif type(x) is list and not _ADOPTERS and wanted is None and _ARE_NUMBERS(map(type, x)):
+            found = np.array(x)
+            return wrap(found if is_canonical(found.dtype) else _array_of(x, None, argument))
         elif isinstance(x, list | tuple) and _holds_tensor(x):
             x = _CONVERSIONS["stack"](list(x))
         elif _ADOPTERS and wanted is not None and isinstance(x, _ndarray):
@@ -460,6 +463,9 @@ def as_tensor(
             return adopt(wrap(_array_of(x, wanted, argument)), x)
     assert type(x) is Tensor
     return x if wanted is None else cast_tensor(x, wanted)
+
+
+_ARE_NUMBERS = {float, int}.issuperset
 
 
 def _array_of(x: Any, wanted: DType | None, argument: str) -> npt.NDArray[Any]:

@@ -8,6 +8,7 @@ alone says what the function means and what its errors are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from tapeline.runtime.dispatch import BUSY, RECORDING
 from tapeline.runtime.tensor import Tensor, wrap
 
 _ndarray = np.ndarray
+_FLOATS = "fdFD"
+"""The characters of the dtypes that all of NumPy's functions compute in."""
 
 
 def plain_array(x: Any) -> Any:
@@ -41,6 +44,19 @@ def plain_arrays(given: Any) -> list[Any] | None:
         dtype = value.dtype
         arrays.append(value)
     return None if BUSY[0] else arrays
+
+
+def numpys_own(function: Callable[..., Any], x: Any, *rest: Any) -> Tensor | None:
+    """What a function of NumPy gives for a tensor of floats or complex numbers that nobody watches;
+    None for anything else, and where NumPy fails."""
+    array = plain_array(x)
+    if array is None or array.dtype.char not in _FLOATS:
+        return None
+    try:
+        result = function(array, *rest)
+        return wrap(result if type(result) is _ndarray else np.asarray(result))
+    except Exception:
+        return None  # the long way says what is wrong
 
 
 def is_int_or_ints(value: Any, least: int | None = None) -> bool:

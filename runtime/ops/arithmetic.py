@@ -274,7 +274,7 @@ def _floor_divide_kernel(x: Any, y: Any) -> Any:
     quotient = np.floor_divide(x, y)
     if quotient.dtype.kind == "f":
         of_x, of_y = np.isinf(x), np.isinf(y)
-        if np.count_nonzero(of_x) or np.count_nonzero(of_y):
+        if b"\1" in of_x.tobytes() or b"\1" in of_y.tobytes():  # sooner than any, for few elements
             with np.errstate(all="ignore"):
                 return np.where(of_x | of_y, np.floor(np.divide(x, y)), quotient)
     return quotient

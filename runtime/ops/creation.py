@@ -141,6 +141,13 @@ def _filled(
     return new_tensor(make(extents, chosen))
 
 
+def _full(shape: Any, value: float, dtype: DType) -> Any:
+    """As `np.full`, which copies through more of Python."""
+    made = np.empty(shape, dtype)
+    made.fill(value)
+    return made
+
+
 # -- filled ----------------------------------------------------------------------------------------
 
 
@@ -290,7 +297,7 @@ def full(
     if type(fill_value) is float and is_int_or_ints(shape, 0) and not BUSY[0]:
         wanted = chosen_dtype("full", dtype, _FLOAT64)
         if wanted.kind == "f":
-            return wrapped(np.full(shape, fill_value, wanted))
+            return wrapped(_full(shape, fill_value, wanted))
     value = as_tensor(fill_value, dtype, "full: fill_value")
     if value.shape != ():
         raise ShapeError(f"full: fill_value has shape {value.shape}; expected a single value")
@@ -438,6 +445,10 @@ def full_like(
     >>> tl.full_like([1.0, 2.0], 7).numpy()
     array([7., 7.])
     """
+    array = plain_array(x)
+    is_plain = type(fill_value) is float and dtype is None and device is None
+    if array is not None and is_plain and array.dtype.kind == "f":
+        return wrapped(_full(array.shape, fill_value, array.dtype))
     x = as_tensor(x, None, "full_like")
     return full(x.shape, fill_value, x.dtype if dtype is None else dtype, device=device)
 
@@ -580,5 +591,7 @@ def linspace(
         found = _open_linspace(start, stop, num, endpoint)
         return as_tensor(found, chosen_dtype("linspace", dtype, found.dtype))
     values = np.linspace(start, stop, num, endpoint=endpoint)
+    if dtype is None and values.dtype is _FLOAT64:
+        return new_tensor(values)
     wanted = chosen_dtype("linspace", dtype, canonical_dtype(values.dtype))
     return new_tensor(values.astype(wanted, copy=False))

@@ -21,6 +21,7 @@ from tapeline.runtime.ops.pointwise import apply, beside, call, check_dtype, com
 from tapeline.runtime.ops.slicing import slice_along
 from tapeline.runtime.spec import DType, Shape, TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
+from tapeline.runtime.unwatched import numpys_own
 
 Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 """Which direction is divided by the number of elements: the inverse one, both by its root, or the
@@ -300,6 +301,9 @@ def fft(
     >>> tl.fft.fft([1.0, 0.0, 0.0]).numpy()
     array([1.+0.j, 1.+0.j, 1.+0.j])
     """
+    found = numpys_own(np.fft.fft, x, n, axis, norm)
+    if found is not None:
+        return found
     x = as_complex("fft", x)
     size, place = one_axis("fft", x, n, axis)
     return apply(FFTN, x, attrs=((size,), (place,), checked_norm("fft", norm)))
@@ -332,6 +336,9 @@ def ifft(
     >>> tl.fft.ifft([2.0, 0.0]).numpy()
     array([1.+0.j, 1.+0.j])
     """
+    found = numpys_own(np.fft.ifft, x, n, axis, norm)
+    if found is not None:
+        return found
     x = as_complex("ifft", x)
     size, place = one_axis("ifft", x, n, axis)
     return apply(IFFTN, x, attrs=((size,), (place,), checked_norm("ifft", norm)))
@@ -368,6 +375,9 @@ def fftn(
     array([[4.+0.j, 0.+0.j],
            [0.+0.j, 0.+0.j]])
     """
+    found = numpys_own(np.fft.fftn, x, None, None, norm) if s is axes is None else None
+    if found is not None:
+        return found
     return _transform("fftn", FFTN, as_complex("fftn", x), s, axes, norm)
 
 
@@ -402,6 +412,9 @@ def ifftn(
     array([[1.+0.j, 1.+0.j],
            [1.+0.j, 1.+0.j]])
     """
+    found = numpys_own(np.fft.ifftn, x, None, None, norm) if s is axes is None else None
+    if found is not None:
+        return found
     return _transform("ifftn", IFFTN, as_complex("ifftn", x), s, axes, norm)
 
 

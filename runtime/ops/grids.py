@@ -15,8 +15,8 @@ from tapeline.runtime.ops.creation import arange, chosen_dtype, shape_argument
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.selection import WHERE
 from tapeline.runtime.ops.shaping import expand_dims
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
-from tapeline.runtime.unwatched import plain_array, wrapped
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor, wrap
+from tapeline.runtime.unwatched import plain_array, plain_arrays, wrapped
 
 
 def eye(
@@ -54,6 +54,8 @@ def eye(
            [0., 1., 0.]])
     """
     check_device("eye", device)
+    if dtype is None and type(n_rows) is type(k) is int and n_cols is None and n_rows >= 0:
+        return new_tensor(np.eye(n_rows, k=k))
     wanted = chosen_dtype("eye", dtype, np.dtype(np.float64))
     shape = shape_argument("eye", (n_rows, n_rows if n_cols is None else n_cols))
     if is_open_shape(shape):
@@ -167,6 +169,9 @@ def meshgrid(*arrays: TensorLike, indexing: str = "xy") -> tuple[Tensor, ...]:
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"meshgrid: indexing is {indexing!r}; expected 'xy' or 'ij'")
+    plain = plain_arrays(arrays)
+    if plain and all(array.ndim == 1 for array in plain):
+        return tuple(map(wrap, np.meshgrid(*plain, indexing=indexing, copy=False)))  # type: ignore[call-overload]  # NumPy types two words
     tensors = [as_tensor(x, None, "meshgrid") for x in arrays]
     for x in tensors:
         if x.ndim > 1:

@@ -26,7 +26,7 @@ from tapeline.runtime.spec import (
     spec_of,
 )
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
-from tapeline.runtime.unwatched import plain_arrays, wrapped
+from tapeline.runtime.unwatched import numpys_own, plain_arrays, wrapped
 
 _FLOAT32 = np.dtype(np.float32)
 
@@ -210,7 +210,8 @@ def dot(a: TensorLike, b: TensorLike, /) -> Tensor:
     """
     arrays = plain_arrays((a, b))
     if arrays is not None and arrays[0].ndim == arrays[1].ndim == 1:
-        return matmul(a, b)
+        found = numpys_own(np.dot, a, arrays[1])
+        return matmul(a, b) if found is None else found
     a, b = as_tensor(a, argument="dot: a"), as_tensor(b, argument="dot: b")
     if a.ndim == 0 or b.ndim == 0:
         return a * b
@@ -368,7 +369,7 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
     if arrays is not None and arrays[0].ndim == arrays[1].ndim == 1:
         left, right = arrays
         if left.dtype.kind in "iufc":
-            return wrapped(left[:, None] * right)
+            return wrapped(np.multiply.outer(left, right))
     a, b = as_tensor(a, argument="outer: a"), as_tensor(b, argument="outer: b")
     if a.ndim != 1 or b.ndim != 1:
         raise ShapeError(f"outer: both operands must be 1-d, got shapes {a.shape} and {b.shape}")

@@ -32,6 +32,7 @@ from tapeline.runtime.ops.pointwise import apply, call, conjugate, to_real, unbr
 from tapeline.runtime.ops.shaping import EXPAND_DIMS, SQUEEZE
 from tapeline.runtime.spec import Shape, TensorSpec, broadcast_shapes, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
+from tapeline.runtime.unwatched import numpys_own, plain_arrays
 
 
 def _regular(*shape: int, complex_: bool = False) -> Any:
@@ -113,7 +114,8 @@ def inv(x: TensorLike, /) -> Tensor:
     array([[0.5 , 0.  ],
            [0.  , 0.25]])
     """
-    return apply(INV, matrix_operand("inv", x, square=True))
+    found = numpys_own(np.linalg.inv, x)
+    return apply(INV, matrix_operand("inv", x, square=True)) if found is None else found
 
 
 # --- solve -----------------------------------------------------------------------------------
@@ -187,6 +189,11 @@ def solve(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     >>> tl.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 2.0]).numpy()
     array([1. , 0.5])
     """
+    arrays = plain_arrays((x1, x2))
+    if arrays is not None:
+        found = numpys_own(np.linalg.solve, x1, arrays[1])
+        if found is not None:
+            return found
     a, b = promote(SOLVE, x1, x2)
     if b.ndim != 1:
         return apply(SOLVE, a, b)
@@ -249,7 +256,8 @@ def det(x: TensorLike, /) -> Tensor:
     >>> tl.linalg.det([[0.0, 1.0], [1.0, 0.0]]).item()
     -1.0
     """
-    return apply(DET, matrix_operand("det", x, square=True))
+    found = numpys_own(np.linalg.det, x)
+    return apply(DET, matrix_operand("det", x, square=True)) if found is None else found
 
 
 # --- slogdet ---------------------------------------------------------------------------------
