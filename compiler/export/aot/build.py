@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapeline.compiler.codegen.elf import read_symbols
 from tapeline.compiler.codegen.objects import emit_object
 from tapeline.compiler.codegen.target import Target
 from tapeline.compiler.concrete import ConcreteFunction
@@ -23,13 +22,20 @@ from tapeline.compiler.export.aot.source import (
     header_text,
     prototype,
 )
+from tapeline.compiler.export.aot.symbols import symbols_of
 from tapeline.compiler.export.aot.targets import Machine, find_machine
 from tapeline.runtime.errors import ArgumentError, ExportError
 
 _C_LIBRARY = frozenset({"memcpy", "memset", "memmove", "bcmp", "memcmp"})
 _MATH_LIBRARY = frozenset({"fma", "fmaf", "floor", "floorf", "ceil", "ceilf", "trunc", "truncf",
-                           "rint", "rintf", "roundeven", "roundevenf"})  # fmt: skip
+                           "rint", "rintf"})  # fmt: skip
 """What the code of old processors takes from the C library, and nothing else."""
+_RUNTIMES = {
+    "linux": frozenset({"roundeven", "roundevenf"}),
+    "macos": frozenset({"bzero", "memset_pattern16", "_bzero"}),
+    "windows": frozenset({"_fltused", "__chkstk"}),
+}
+"""What C programs of such a system find there besides."""
 _CBLAS = frozenset({"cblas_sgemm", "cblas_dgemm", "cblas_sgemv", "cblas_dgemv"})
 _BLAS_LIBRARIES = ("-lopenblas", "-lcblas", "-lblas")
 """Libraries that may hold CBLAS, as linkers are told of them."""
@@ -53,7 +59,7 @@ class AotLibrary:
         Per C function how many bytes of memory it is given.
     symbols : dict of str to tuple of str
         Per target what the object takes from the C and math libraries, and from CBLAS where that
-        is asked for (ELF targets only).
+        is asked for.
     library : str or None
         The shared library, if one was made.
     note : str
@@ -137,8 +143,7 @@ class _Objects:
             texts.append(data_text(symbol, values[parameter.name]))
         exported = {*self.workspaces, *self.initial}
         image = emit_object(texts, machine.triple, machine.cpu, exported)
-        if machine.is_elf:
-            self._check(machine, image, exported)
+        self._check(machine, image, exported)
         return image
 
     def _cpu(self, machine: Machine) -> Target:
@@ -148,8 +153,9 @@ class _Objects:
 
     def _check(self, machine: Machine, image: bytes, exported: set[str]) -> None:
         """Nothing but what is promised may go in or out."""
-        symbols = read_symbols(image)
+        symbols = symbols_of(image)
         foreign = set(symbols.undefined) - _C_LIBRARY - _MATH_LIBRARY
+        foreign -= _RUNTIMES[machine.system]
         foreign -= _CBLAS if self.blas else set()
         if foreign or set(symbols.defined) != exported:
             raise ExportError(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from tapeline.compiler.codegen.halves import is_half
 from tapeline.compiler.export.aot.entry import Entry, Parameter
 from tapeline.runtime.spec import DType
 
@@ -11,12 +14,13 @@ _TYPES = {
     "bool": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t",
     "int64": "int64_t", "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t",
     "uint64": "uint64_t", "float32": "float", "float64": "double", "complex64": "float",
-    "complex128": "double",
+    "complex128": "double", "float16": "uint16_t", "bfloat16": "uint16_t",
 }  # fmt: skip
 
 
 def c_type(dtype: DType) -> str:
-    """The C type of an element; of each part of a complex one."""
+    """The C type of an element; of each part of a complex one; of the bits of 16-bit floats, for
+    which C has no type everywhere."""
     return _TYPES[dtype.name]
 
 
@@ -36,8 +40,10 @@ def prototype(entry: Entry) -> str:
 
 def _described(parameter: Parameter) -> str:
     shape = "".join(f"[{extent}]" for extent in parameter.spec.static_shape)
-    note = ", pairs of real and imaginary part" if parameter.spec.dtype.kind == "c" else ""
-    return f" *   {parameter.name}: {parameter.role}, {parameter.spec.dtype.name}{shape}{note}"
+    dtype = parameter.spec.dtype
+    note = ", pairs of real and imaginary part" if dtype.kind == "c" else ""
+    note = ", by their bits" if is_half(dtype) else note
+    return f" *   {parameter.name}: {parameter.role}, {dtype.name}{shape}{note}"
 
 
 def header_text(
@@ -97,8 +103,8 @@ def example_text(
         count = element_count(one)
         if one.name in values:
             lines.append(f"    memcpy({one.name}, {values[one.name]}, sizeof {one.name});")
-        elif one.spec.dtype.kind in "fc":
-            text = f"{one.name}[i] = 0.125 + 0.25 * (i % 7);"
+        elif one.spec.dtype.kind in "fc" or is_half(one.spec.dtype):
+            text = f"{one.name}[i] = {_made_up(one.spec.dtype)};"
             lines.append(f"    for (int i = 0; i < {count}; i++) {text}")
     for entry in entries:
         names = ", ".join(one.name for one in entry.parameters)
@@ -112,9 +118,18 @@ def example_text(
     return "\n".join([*lines, "    return 0;", "}", ""])
 
 
+def _made_up(dtype: DType) -> str:
+    """Element i of an array of some numbers."""
+    if not is_half(dtype):
+        return "0.125 + 0.25 * (i % 7)"
+    bits = (0.125 + 0.25 * np.arange(7)).astype(dtype).view(np.uint16)
+    return f"((const uint16_t[]){{{', '.join(map(str, bits))}}})[i % 7]"
+
+
 def _printing(parameter: Parameter) -> list[str]:
-    kind = parameter.spec.dtype.kind
-    cast, form = ("(double)", "%.17g") if kind in "fc" else ("(long long)", "%lld")
+    dtype = parameter.spec.dtype
+    is_float = dtype.kind in "fc" and not is_half(dtype)
+    cast, form = ("(double)", "%.17g") if is_float else ("(long long)", "%lld")
     name = parameter.name
     return [
         f'    printf("{name}");',

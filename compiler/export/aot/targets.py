@@ -19,9 +19,9 @@ class Machine(NamedTuple):
     cpu: Target
 
     @property
-    def is_elf(self) -> bool:
-        """Whether its objects are ELF files."""
-        return "linux" in self.triple or self.triple.startswith("riscv")
+    def system(self) -> str:
+        """ "linux", "macos" or "windows"."""
+        return next((s for s in ("macos", "windows") if s in self.triple), "linux")
 
     @property
     def is_host(self) -> bool:
