@@ -22,8 +22,8 @@ from tapeline.compiler.in_place import results_in_place
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import SIZE
 from tapeline.compiler.ir.text import sizes_of
+from tapeline.compiler.staged.callable import callable_graph
 from tapeline.compiler.staged.other_sizes import OtherSizes
-from tapeline.compiler.staged.staged import StagedGraph, callable_graph
 from tapeline.runtime import nest
 from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dims import is_open_shape
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tapeline.compiler.inspect.cost import Cost
     from tapeline.compiler.inspect.kernels import KernelList
     from tapeline.compiler.inspect.memory_plan import MemoryPlan
+    from tapeline.compiler.staged.staged import StagedGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,7 @@ class ConcreteFunction(TraceCalls):
         graph.outputs += [r.current for r in resources if r.is_assigned]
         graph.outputs += [node for _, node in cells]
         self._variables = tuple(r.variable for r in resources)
+        self._differentiable: DifferentiableGraph | None = None
         self.staged: StagedGraph | None = None
         """What it runs where sizes in it depend on values."""
         self.install(callable_graph(graph, graph.sizes, manner))
@@ -116,8 +118,10 @@ class ConcreteFunction(TraceCalls):
 
     def install(self, runs: DifferentiableGraph | StagedGraph) -> None:
         """Makes this what it runs."""
-        self.staged = runs if isinstance(runs, StagedGraph) else None
-        self._differentiable = runs if isinstance(runs, DifferentiableGraph) else None
+        if isinstance(runs, DifferentiableGraph):
+            self._differentiable, self.staged = runs, None
+        else:
+            self._differentiable, self.staged = None, runs
 
     @property
     def differentiable(self) -> DifferentiableGraph:

@@ -11,8 +11,8 @@ from typing import Any, cast
 from tapeline.compiler.concrete import ConcreteFunction, with_none
 from tapeline.compiler.frontend.families import Places, Plan
 from tapeline.compiler.frontend.specialize import Specializer
+from tapeline.compiler.staged.callable import call_op, callable_graph
 from tapeline.compiler.staged.other_sizes import OtherSizes
-from tapeline.compiler.staged.staged import call_op, callable_graph
 from tapeline.runtime.dims import Dim
 from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.sizes import Condition, Sizes

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tapeline.compiler.codegen.control_numbers import Frame
 from tapeline.compiler.codegen.control_plan import (
+    FEWEST_BYTES,
     LOOP_LIMIT,
     NEEDS_ROOM,
     Argument,
@@ -25,8 +26,6 @@ from tapeline.compiler.ir.control_ops import LoopForm, loop_form
 from tapeline.runtime.op import get_op
 
 UNLIMITED = (1 << 63) - 1
-FEWEST_BYTES = 1 << 12
-"""Smaller arrays never share memory with a result."""
 
 
 class Owner(Numbers, Protocol):

@@ -23,6 +23,8 @@ from tapeline.compiler.ir.location import Location
 INDEX_ERROR, LOOP_LIMIT, NEEDS_ROOM = 3, 4, 5
 """Statuses: the low byte; above it 16 bits for the place in the program, then the index. The last
 one is that of a loop which may fail, and will not write over an argument then."""
+FEWEST_BYTES = 1 << 12
+"""Smaller arrays never share memory with a result."""
 SITE_SHIFT, INDEX_SHIFT = 8, 24
 
 

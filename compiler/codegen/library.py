@@ -1,27 +1,21 @@
-"""The routines that codegen has, by the names that ops ask for them with."""
+"""The routines that codegen has, by the names that ops ask for them with. Each is loaded when first
+asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tapeline.compiler.codegen.along import indexed_routine
-from tapeline.compiler.codegen.convolve import convolve_routine
-from tapeline.compiler.codegen.convolve_weights import weights_routine
-from tapeline.compiler.codegen.gather import RowMode
 from tapeline.compiler.codegen.halves import is_half
-from tapeline.compiler.codegen.integer_power import integer_power_routine
-from tapeline.compiler.codegen.ordering import search_routine, sort_routine
-from tapeline.compiler.codegen.philox import RandomBits
-from tapeline.compiler.codegen.pooling import fold_routine, peaks_routine
 from tapeline.compiler.codegen.routine import Routine
-from tapeline.compiler.codegen.scans import scan_routine
 from tapeline.compiler.codegen.values import is_supported
-from tapeline.compiler.codegen.writes import put_routine
 from tapeline.runtime.op import Attrs, LibraryName
 from tapeline.runtime.spec import TensorSpec
+
+if TYPE_CHECKING:
+    from tapeline.compiler.codegen.gather import RowMode
 
 _MOVES = ("take", "take_along_axis", "put")
 """Routines that move elements and do not look at them."""
@@ -42,24 +36,46 @@ def library_routine(name: LibraryName, specs: Sequence[TensorSpec], attrs: Attrs
         return None
     match name:
         case "cumulative_sum" | "cumulative_prod":
+            from tapeline.compiler.codegen.scans import scan_routine
+
             return scan_routine(name, specs, *given)
         case "sort" | "argsort":
+            from tapeline.compiler.codegen.ordering import sort_routine
+
             return sort_routine(name == "argsort", specs, *given)
         case "searchsorted":
+            from tapeline.compiler.codegen.ordering import search_routine
+
             return search_routine(specs, *given)
         case "put":
+            from tapeline.compiler.codegen.writes import put_routine
+
             return put_routine(specs)
         case "random_bits":
+            from tapeline.compiler.codegen.philox import RandomBits
+
             return RandomBits(specs[-1].size)
         case "convolve":
+            from tapeline.compiler.codegen.convolve import convolve_routine
+
             return convolve_routine(specs, *given)
         case "convolve_weights":
+            from tapeline.compiler.codegen.convolve_weights import weights_routine
+
             return weights_routine(specs, *given[:2])
         case "fold_windows":
+            from tapeline.compiler.codegen.pooling import fold_routine
+
             return fold_routine(specs, *given)
         case "share_peaks":
+            from tapeline.compiler.codegen.pooling import peaks_routine
+
             return peaks_routine(specs, *given)
         case "integer_power":
+            from tapeline.compiler.codegen.integer_power import integer_power_routine
+
             return integer_power_routine(specs)
         case _:
-            return indexed_routine(cast(RowMode, name), specs, given[0])
+            from tapeline.compiler.codegen.along import indexed_routine
+
+            return indexed_routine(cast("RowMode", name), specs, given[0])

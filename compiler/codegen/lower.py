@@ -17,7 +17,6 @@ from tapeline.compiler.codegen.halves import decoded, encoded, is_half
 from tapeline.compiler.codegen.library import library_routine
 from tapeline.compiler.codegen.matmul import matmul_needs_copy, matrix_operand_of, supports_matmul
 from tapeline.compiler.codegen.nest import Nest, Operand, Step, StepKind
-from tapeline.compiler.codegen.pointloop import element_shape, loop_steps
 from tapeline.compiler.codegen.program import (
     Buffer,
     BufferKind,
@@ -430,6 +429,8 @@ class Lowering:
         op = graph.ops[node]
         if not isinstance(op.lowering, Loop):
             return False
+        from tapeline.compiler.codegen.pointloop import element_shape, loop_steps
+
         form = loop_form(op, graph.attrs[node])
         shape = element_shape(form, [part >= 0 for part in parts])
         if shape is None:

@@ -18,8 +18,6 @@ from math import prod
 from typing import Any
 
 from tapeline.compiler.codegen.arena import ArenaPlan, plan_arena
-from tapeline.compiler.codegen.control import emit_control, emit_control_chunks
-from tapeline.compiler.codegen.control_chunks import inner_copies, turns_of, work_of
 from tapeline.compiler.codegen.control_plan import PreparedControl, Site, prepare
 from tapeline.compiler.codegen.epilogue import emit_finish
 from tapeline.compiler.codegen.kernels import emit_nest
@@ -377,6 +375,8 @@ class _Assembler:
         self.lines.append(f"after{number}:")
 
     def _call_control(self, made: PreparedControl, pointers: dict[int, str], scratch: int) -> None:
+        from tapeline.compiler.codegen.control import emit_control
+
         if self._call_chunks(made, pointers):
             return
         number = len(self.control_functions)
@@ -411,6 +411,9 @@ class _Assembler:
     def _call_chunks(self, made: PreparedControl, pointers: dict[int, str]) -> bool:
         """Lets threads share the turns of a loop; False where they cannot, or it is not worth
         it."""
+        from tapeline.compiler.codegen.control import emit_control_chunks
+        from tapeline.compiler.codegen.control_chunks import inner_copies, turns_of, work_of
+
         turns = turns_of(made)
         if turns is None or self.target.standalone or not pool_symbols():
             return False

@@ -12,9 +12,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tapeline.compiler.codegen.elf import FunctionSymbol, read_functions, write_functions
-
 if TYPE_CHECKING:
+    from tapeline.compiler.codegen.elf import FunctionSymbol
     from tapeline.compiler.codegen.engine import CompiledModule
 
 PERF_VARIABLE = "TAPELINE_PERF"
@@ -45,6 +44,8 @@ def announce(code: CompiledModule, known: str, owner: str, names: Mapping[str, s
     names : mapping of str to str
         Names for people, by symbol.
     """
+    from tapeline.compiler.codegen.elf import FunctionSymbol, read_functions
+
     try:
         functions = read_functions(code.object_bytes)
     except ValueError:
@@ -61,6 +62,8 @@ def announce(code: CompiledModule, known: str, owner: str, names: Mapping[str, s
 
 
 def _write(functions: list[FunctionSymbol]) -> None:
+    from tapeline.compiler.codegen.elf import write_functions
+
     process = os.getpid()
     with open(f"{_FOLDER}/perf-{process}.map", "a", encoding="utf-8") as file:
         file.writelines(f"{one.place:x} {one.size:x} {one.name}\n" for one in functions)

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import prod
 
-from tapeline.compiler.codegen.control_loop import FEWEST_BYTES
-from tapeline.compiler.codegen.control_plan import PreparedControl, body_of
+from tapeline.compiler.codegen.control_plan import FEWEST_BYTES, PreparedControl, body_of
 from tapeline.compiler.codegen.nest import Operand
 from tapeline.compiler.codegen.program import MatmulStep, NestStep, Program, touched
 from tapeline.compiler.codegen.views import dense_layout

@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from tapeline.compiler.ir.control_ops import is_cond, is_loop
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.verify import verify_graph
 from tapeline.compiler.passes.algebra import Algebra
-from tapeline.compiler.passes.base import Pass
+from tapeline.compiler.passes.base import Pass, PassResult
 from tapeline.compiler.passes.canonicalize import Canonicalize
-from tapeline.compiler.passes.control import Control
 from tapeline.compiler.passes.cse import CommonSubexpressions
 from tapeline.compiler.passes.dce import DeadCode
 from tapeline.compiler.passes.expand import Expand, TraceInto
 from tapeline.compiler.passes.fold import Fold
 from tapeline.compiler.passes.inline_calls import InlineCalls
 from tapeline.compiler.passes.short_axis import ShortAxis
-from tapeline.compiler.passes.spread import Spread
 from tapeline.compiler.passes.transposes import Transposes
 from tapeline.runtime.errors import GraphError
+
+
+@dataclass(frozen=True, slots=True)
+class OfControlFlow:
+    """The pass `Control`, which is loaded for the first graph with a choice or a loop."""
+
+    optimize: Callable[[Graph], Graph]
+    name: str = "control"
+
+    def run(self, graph: Graph, /) -> PassResult:
+        """The graph with simpler choices and loops."""
+        if not any(is_cond(op) or is_loop(op) for op in dict.fromkeys(graph.ops)):
+            return PassResult(graph, False)
+        from tapeline.compiler.passes.control import Control
+
+        return Control(self.optimize).run(graph)
+
+
+@dataclass(frozen=True, slots=True)
+class OfLoops:
+    """The pass `Spread`, which is loaded for the first graph with a loop."""
+
+    optimize: Callable[[Graph], Graph]
+    name: str = "spread"
+
+    def run(self, graph: Graph, /) -> PassResult:
+        """The graph with fewer loops."""
+        if not any(is_loop(op) for op in dict.fromkeys(graph.ops)):
+            return PassResult(graph, False)
+        from tapeline.compiler.passes.spread import Spread
+
+        return Spread(self.optimize).run(graph)
 
 
 def default_passes(
@@ -48,9 +80,9 @@ def default_passes(
         Algebra(),  # simpler arithmetic, and less of it
         CommonSubexpressions(),  # the passes above make equal nodes out of different ones
         *short,  # gradients reduce along the axes of what they belong to
-        Control(optimize),  # then all that bodies take is as simple as it gets
+        OfControlFlow(optimize),  # then all that bodies take is as simple as it gets
         Fold(),  # loops give back what never changes, and some of that is known
-        Spread(optimize),  # loops that are left may be no loops at all
+        OfLoops(optimize),  # loops that are left may be no loops at all
         DeadCode(),  # last: they leave behind what they replaced
     )
     return passes

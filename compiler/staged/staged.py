@@ -23,6 +23,7 @@ from tapeline.compiler.frontend.specialize import Specializer
 from tapeline.compiler.ir.control_ops import is_loop
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
+from tapeline.compiler.staged.callable import call_op
 from tapeline.compiler.staged.other_sizes import OtherSizes
 from tapeline.compiler.staged.rooms import fits_a_room
 from tapeline.compiler.staged.script import Script, script_of
@@ -31,7 +32,6 @@ from tapeline.compiler.staged.stages import (
     Teller,
     begin_alike,
     cut,
-    has_value_sizes,
     is_sized,
 )
 from tapeline.runtime.dims import COMPARE, Dim
@@ -365,17 +365,3 @@ def _symbols(graph: Graph, sizes: Sizes) -> tuple[int, ...]:
             look(tuple(attrs))
         pending += [inner for op in dict.fromkeys(one.ops) for inner in op.subgraphs]
     return tuple(sorted(found))
-
-
-def call_op(graph: Graph) -> Op:
-    """The op that calls a graph."""
-    return DifferentiableGraph(graph).op
-
-
-def callable_graph(
-    graph: Graph, sizes: Sizes | None, manner: Manner, max_bytes: int | None = None
-) -> DifferentiableGraph | StagedGraph:
-    """What calls the graph: in stages where sizes depend on values, and on nothing else."""
-    if sizes is not None and len(sizes.told) == len(sizes.symbols) and has_value_sizes(graph):
-        return StagedGraph(graph, sizes, manner, max_bytes)
-    return DifferentiableGraph(graph, manner, max_bytes)
