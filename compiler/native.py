@@ -36,7 +36,7 @@ from tapeline.compiler.executable.executable import Executable
 from tapeline.compiler.frontend.signature import is_told_by_identity, ordered_keys
 from tapeline.runtime import nest
 from tapeline.runtime.deferred import Deferred
-from tapeline.runtime.dispatch import BUSY, RECORDING, STATE
+from tapeline.runtime.dispatch import BUSY, RECORDING
 from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor
 
@@ -186,7 +186,6 @@ def add_recording_entry(
             recorded.op,
             frozenset(watched),
             pair.saved_outputs,
-            STATE,
             None if recorded.n_outputs == 1 else joint_specs,
         ),
         on_error=executable.fail_natively,

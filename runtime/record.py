@@ -17,7 +17,9 @@ from weakref import ref
 
 from tapeline.runtime.op import Attrs, Op
 
-next_serial: Callable[[], int] = count(1).__next__
+SERIALS = count(1)
+"""The serials that nodes get in turn."""
+next_serial: Callable[[], int] = SERIALS.__next__
 
 
 class TapeSet(set["ref[Node]"]):

@@ -204,16 +204,17 @@ class EntryChecks:
     def find_active(self, recorded: Recording) -> None:
         """The set of the tapes that record now in this thread; leaves where there are none."""
         fn, number = self.fn, self.fn.number()
+        state = self.call_shared("ptr", "tapeline_state")
+        fn.branch(fn.compare("eq", state, "null", "ptr"), f"unset{number}", f"known{number}")
+        fn.label(f"known{number}")
         self.active = fn.call(
-            "ptr", "PyObject_GetAttr", ("ptr", self.object(recorded.state)),
-            ("ptr", self.object("active")),
-        )  # fmt: skip
+            "ptr", "PyDict_GetItemWithError", ("ptr", state), ("ptr", self.object("active"))
+        )
         fn.branch(fn.compare("eq", self.active, "null", "ptr"), f"unset{number}", f"set{number}")
         fn.label(f"unset{number}")
         fn.call("void", "PyErr_Clear")
         fn.jump("miss")
         fn.label(f"set{number}")
-        fn.call("void", "Py_DecRef", ("ptr", self.active))  # the thread goes on holding it
         kind = self.object(TapeSet, "py_tape_set_type")
         self.require_equal("ptr", self.field(self.active, layout.OBJECT_TYPE), kind)
         self.owned.append(self.active)

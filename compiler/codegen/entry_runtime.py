@@ -5,15 +5,18 @@ One module per tensor class, compiled at the first entry and kept for as long as
 
 from __future__ import annotations
 
+import _thread
+import ctypes
 import functools
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.function_text import FunctionText
-from tapeline.runtime.record import Node, TapeSet, next_serial
+from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.record import SERIALS, Node, TapeSet
 
 if TYPE_CHECKING:
     from tapeline.compiler.codegen.engine import CompiledModule
@@ -27,8 +30,11 @@ _NAMES = (
     "tapeline_new_tensor",
     "tapeline_release",
     "tapeline_record",
+    "tapeline_state",
 )
 
+_KEPT: list[Any] = []
+"""What machine code points to for as long as the process lives."""
 _MAKING = threading.Lock()
 """Two threads that made the module at once would each have one, and one of them would be freed."""
 
@@ -44,6 +50,8 @@ def runtime_symbols(tensor_class: type) -> dict[str, int]:
 def _runtime(tensor_class: type) -> CompiledModule:
     from tapeline.compiler.codegen.engine import get_engine  # loads llvmlite
 
+    number, state = main = _main_thread()
+    _KEPT.append(main)
     symbols = {
         "py_ndarray": id(np.ndarray),
         "py_tensor_type": id(tensor_class),
@@ -51,7 +59,11 @@ def _runtime(tensor_class: type) -> CompiledModule:
         "py_zero": id(0),
         "py_node_type": id(Node),
         "py_empty_tuple": id(()),
-        "py_next_serial": id(next_serial),
+        "py_serials": id(SERIALS),
+        "py_state": id(STATE),
+        "py_dict_name": id(_DICT_NAME),
+        "py_main_state": id(state),
+        "py_main_thread": ctypes.addressof(number),
         "PyArray_NewFromDescr": layout.numpy_api().new_from_descr,
     }
     functions = [
@@ -63,11 +75,31 @@ def _runtime(tensor_class: type) -> CompiledModule:
         _new_tensor(tensor_class),
         _release(),
         _record(),
+        _state(),
     ]
     declarations = sorted(set().union(*(fn.declarations for fn in functions)))
     declarations += [f"@{name} = external global i8" for name in symbols if name.startswith("py_")]
     text = "\n".join([*declarations, *(fn.text() for fn in functions)])
     return get_engine().compile_module(text, symbols, _NAMES)
+
+
+_DICT_NAME = "__dict__"
+
+
+def _main_thread() -> tuple[ctypes.c_uint64, dict[str, Any]]:
+    """The number of the main thread, which no other thread ever has, and its attributes of `STATE`:
+    machine code need not ask for these. 0, if it is another thread that compiles first.
+
+    That thread lives as long as its state is needed. States that are kept in another way than
+    CPython's own, such as one per coroutine, must be asked for.
+    """
+    is_main = threading.get_ident() == threading.main_thread().ident
+    if not is_main or not isinstance(STATE, _thread._local):
+        return ctypes.c_uint64(0), {}
+    get, number = ctypes.pythonapi.PyThreadState_Get, ctypes.pythonapi.PyThreadState_GetID
+    get.restype = ctypes.c_void_p
+    number.restype, number.argtypes = ctypes.c_uint64, [ctypes.c_void_p]
+    return ctypes.c_uint64(number(get())), STATE.__dict__
 
 
 def _field(fn: FunctionText, owner: str, offset: int, type_: str = "ptr") -> str:
@@ -254,7 +286,7 @@ def _record() -> FunctionText:
             fn.call("void", "Py_IncRef", ("ptr", value))
         fn.store("ptr", value, fn.offset(node, layout.slot_offset(Node, name)))
 
-    serial = fn.call("ptr", "PyObject_CallNoArgs", ("ptr", "@py_next_serial"))
+    serial = fn.call("ptr", "PyIter_Next", ("ptr", "@py_serials"))
     fn.branch(fn.compare("eq", serial, "null", "ptr"), "lost", "numbered")
     fn.label("numbered")
     node = fn.call("ptr", "PyType_GenericAlloc", ("ptr", "@py_node_type"), ("i64", 0))
@@ -286,4 +318,20 @@ def _record() -> FunctionText:
     fn.call("void", "Py_DecRef", ("ptr", "%parents"))
     fn.call("void", "Py_DecRef", ("ptr", "%saved"))
     fn.line("ret ptr null")
+    return fn
+
+
+def _state() -> FunctionText:
+    """The attributes of `STATE` in this thread, which goes on holding them; null with an error."""
+    fn = FunctionText("ptr @tapeline_state() nounwind")
+    thread = fn.call("ptr", "PyThreadState_Get")
+    number = fn.call("i64", "PyThreadState_GetID", ("ptr", thread))
+    is_main = fn.compare("eq", number, fn.load("i64", "@py_main_thread"))
+    fn.branch(is_main, "known", "ask")
+    fn.label("known")
+    fn.line("ret ptr @py_main_state")
+    fn.label("ask")
+    found = fn.call("ptr", "PyObject_GetAttr", ("ptr", "@py_state"), ("ptr", "@py_dict_name"))
+    fn.call("void", "Py_DecRef", ("ptr", found))
+    fn.line(f"ret ptr {found}")
     return fn

@@ -116,8 +116,6 @@ class Recording:
     watched: frozenset[int]
     saved_outputs: tuple[int, ...]
     """What the node saves after all inputs: arrays of outputs, by number."""
-    state: Any
-    """What tells by its attribute `active` which tapes record now in the thread at hand."""
     specs: tuple[tuple[Shape, DType], ...] | None = None
     """Shape and dtype of each output, where the node is one for all of them."""
 

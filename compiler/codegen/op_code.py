@@ -19,7 +19,7 @@ from tapeline.compiler.codegen.function_text import FunctionText
 from tapeline.compiler.codegen.object_text import release_frame
 from tapeline.compiler.codegen.op_text import FIELDS, SAVED, ApplyText, caller_text
 from tapeline.runtime import operators
-from tapeline.runtime.dispatch import BUSY, STATE
+from tapeline.runtime.dispatch import BUSY
 from tapeline.runtime.op import OUT, DTypeOf, Op, ShapeOf
 from tapeline.runtime.operators import Closure
 from tapeline.runtime.record import TapeSet
@@ -146,7 +146,6 @@ def _compile(served: Sequence[Closure], tables: Sequence[Any]) -> CompiledModule
         "py_zero": 0,
         "py_active": "active",
         "py_shape": "shape",
-        "py_state": STATE,
         "py_tuple_type": tuple,
         "py_float_type": float,
         "py_int_type": int,

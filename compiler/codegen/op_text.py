@@ -114,12 +114,9 @@ class ApplyText(ObjectText):
         fn.label("noded")
         if y is not None:
             self.branch_unless(self.same(self.dtype(x), self.dtype(y)), "miss")
-        active = self.take(
-            "active",
-            self.checked(
-                fn.call("ptr", "PyObject_GetAttr", ("ptr", "@py_state"), ("ptr", "@py_active"))
-            ),
-        )
+        state = self.checked(fn.call("ptr", "tapeline_state"))
+        found = fn.call("ptr", "PyDict_GetItemWithError", ("ptr", state), ("ptr", "@py_active"))
+        active = self.own("active", self.checked(found))
         self.branch_if(self.is_none(active), "ready")
         self.branch_unless(self.same(self.kind(active), "@py_tape_set_type"), "miss")
         for name, node in (("first", p), ("second", q)):

@@ -21,7 +21,7 @@ from tapeline.compiler.codegen.op_code import builtin
 from tapeline.compiler.codegen.tape_gradient import GradientText
 from tapeline.compiler.codegen.tape_walk import WalkText
 from tapeline.runtime import array_walk, backprop, record, walk
-from tapeline.runtime.dispatch import BUSY, STATE
+from tapeline.runtime.dispatch import BUSY
 from tapeline.runtime.op import Op
 from tapeline.runtime.record import TapeSet
 from tapeline.runtime.tensor import Tensor
@@ -58,7 +58,6 @@ def _objects() -> dict[str, Any]:
         "py_active": "active",
         "py_sparse": "sparse",
         "py_masked": "masked",
-        "py_dict_name": "__dict__",
         "py_shape": "shape",
         "py_tuple_type": tuple,
         "py_list_type": list,
@@ -67,7 +66,6 @@ def _objects() -> dict[str, Any]:
         "py_tensor_type": Tensor,
         "py_variable_type": Variable,
         "py_tape_set_type": TapeSet,
-        "py_state": STATE,
         "py_own_sets": record.OWN,
         "py_no_tapes": record.EMPTY,
         "py_lock": record.LOCK.acquire,

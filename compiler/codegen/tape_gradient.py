@@ -59,12 +59,7 @@ class GradientText(ObjectText):
         fn = self.fn
         self.branch_unless(self.same(fn.load("ptr", "@py_busy"), "@py_zero"), "python")
         self.branch_if(fn.compare("ne", self.word("py_cells"), 0), "python")
-        here = self.take(
-            "here",
-            self.checked(
-                fn.call("ptr", "PyObject_GetAttr", ("ptr", "@py_state"), ("ptr", "@py_dict_name"))
-            ),
-        )
+        here = self.own("here", self.checked(fn.call("ptr", "tapeline_state")))
         self.branch_unless(self.is_none(self.look_up(here, "@py_active")), "python")
         self.branch_unless(self.same(self.look_up(here, "@py_sparse"), "@py_false"), "python")
 
