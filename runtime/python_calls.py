@@ -17,11 +17,11 @@ import numpy as np
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.errors import ArgumentTypeError, ShapeError
+from tapeline.runtime.gradient_tape import GradientTape
 from tapeline.runtime.gradients.custom import CustomGradient
 from tapeline.runtime.op import OUT, Attrs, Op, Trait, define_op
 from tapeline.runtime.scopes import init_scope
 from tapeline.runtime.spec import DType, TensorSpec, canonical_dtype, spec_of
-from tapeline.runtime.tape import GradientTape
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
 
 __all__ = ["py_function"]

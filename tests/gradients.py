@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tapeline.runtime.dispatch import bind
+from tapeline.runtime.gradient_tape import GradientTape
 from tapeline.runtime.op import Attrs, Op
-from tapeline.runtime.tape import GradientTape
 from tapeline.runtime.tensor import Tensor, wrap
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"

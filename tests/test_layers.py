@@ -29,7 +29,7 @@ RUNTIME_LAYERS = (
     ("numpy_functions",),
     ("associative", "bodies", "tensor_array", "growing_array"),
     ("control",),
-    ("recorder", "tape", "backprop", "jacobian", "walk", "array_walk"),
+    ("recorder", "tape", "gradient_tape", "backprop", "jacobian", "walk", "array_walk"),
     ("variable",),
     ("gradients", "api", "batching", "generator", "optimizers"),
     ("checks", "frozen_values", "python_calls"),

@@ -53,6 +53,7 @@ from tapeline.runtime.dtypes import uint32 as uint32
 from tapeline.runtime.dtypes import uint64 as uint64
 from tapeline.runtime.exchange import from_dlpack as from_dlpack
 from tapeline.runtime.frozen_values import constant as constant
+from tapeline.runtime.gradient_tape import GradientTape as GradientTape
 from tapeline.runtime.gradients.accumulator import ForwardAccumulator as ForwardAccumulator
 from tapeline.runtime.gradients.checkpointing import checkpoint as checkpoint
 from tapeline.runtime.gradients.checkpointing import recompute_grad as recompute_grad
@@ -249,7 +250,6 @@ from tapeline.runtime.scopes import executing_eagerly as executing_eagerly
 from tapeline.runtime.scopes import init_scope as init_scope
 from tapeline.runtime.scopes import on_trace_end as on_trace_end
 from tapeline.runtime.spec import TensorSpec as TensorSpec
-from tapeline.runtime.tape import GradientTape as GradientTape
 from tapeline.runtime.tape import stop_recording as stop_recording
 from tapeline.runtime.tensor import Tensor as Tensor
 from tapeline.runtime.tensor_array import TensorArray as TensorArray

@@ -10,8 +10,8 @@ import pytest
 from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import GradientError
+from tapeline.runtime.gradient_tape import GradientTape
 from tapeline.runtime.op import Op, define_op
-from tapeline.runtime.tape import GradientTape
 from tapeline.runtime.tensor import Tensor, as_tensor
 from tapeline.runtime.walk import TENSOR_SPACE
 

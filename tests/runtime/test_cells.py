@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tapeline.runtime.cells import make_inplace, write_unshared
+from tapeline.runtime.gradient_tape import GradientTape
 from tapeline.runtime.operators import make_binary
-from tapeline.runtime.tape import GradientTape
 from tapeline.runtime.tensor import as_tensor, wrap
 
 

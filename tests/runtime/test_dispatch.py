@@ -12,8 +12,8 @@ import pytest
 
 from tapeline.runtime.dispatch import BUSY, STATE, bind, push_handler, set_handler
 from tapeline.runtime.errors import LeakedTensorError
+from tapeline.runtime.gradient_tape import GradientTape
 from tapeline.runtime.op import Attrs, Op
-from tapeline.runtime.tape import GradientTape
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 
 

@@ -13,13 +13,13 @@ import pytest
 from tapeline.runtime import operators
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import DTypeError
+from tapeline.runtime.gradient_tape import GradientTape
 from tapeline.runtime.op import Op, define_op
 from tapeline.runtime.operators import (
     constant,
     make_binary,
     make_unary,
 )
-from tapeline.runtime.tape import GradientTape
 from tapeline.runtime.tensor import Tensor, as_tensor
 
 DTYPES = ("float32", "float64", "int64", "float64")

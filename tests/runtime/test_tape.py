@@ -16,8 +16,8 @@ from tapeline.runtime import recorder
 from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, TapeError
+from tapeline.runtime.gradient_tape import GradientTape
 from tapeline.runtime.tape import (
-    GradientTape,
     could_possibly_record,
     hide_tapes,
     pop_tape,

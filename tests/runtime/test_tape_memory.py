@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from tapeline.runtime import record
+from tapeline.runtime.gradient_tape import GradientTape
 from tapeline.runtime.op import define_op
 from tapeline.runtime.operators import make_binary
-from tapeline.runtime.tape import GradientTape
 from tapeline.runtime.tensor import as_tensor
 from tapeline.runtime.variable import Variable
 
@@ -248,7 +248,7 @@ def test_few_frames_stand_above_a_kernel(tiny: Any) -> None:
 def test_interpreter_ends_well_with_an_open_tape() -> None:
     code = """
 import builtins
-from tapeline.runtime.tape import GradientTape
+from tapeline.runtime.gradient_tape import GradientTape
 from tapeline.runtime.tensor import as_tensor
 from tapeline.runtime.dispatch import bind
 tape = GradientTape(persistent=True).__enter__()

@@ -11,7 +11,7 @@ import pytest
 
 from tapeline.runtime.dispatch import push_handler
 from tapeline.runtime.errors import DTypeError, ShapeError
-from tapeline.runtime.tape import GradientTape
+from tapeline.runtime.gradient_tape import GradientTape
 from tapeline.runtime.tensor import Tensor, as_tensor
 from tapeline.runtime.variable import Variable
 
