@@ -12,6 +12,7 @@ import importlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias
 
@@ -223,7 +224,11 @@ class Tensor:
                 "tapes and traces"
             )
         out = kwargs.pop("out", None)
-        result = function(*inputs, **kwargs)
+        if method == "__call__" and kwargs.get("where", True) is not True:
+            where = kwargs.pop("where")
+            result = _numpy_functions().masked(partial(function, **kwargs), inputs, where, out)
+        else:
+            result = function(*inputs, **kwargs)
         return result if out is None else _store(ufunc, result, out)
 
     def __array_function__(
@@ -253,6 +258,8 @@ class Tensor:
         def real(self) -> Tensor: ...
         @property
         def imag(self) -> Tensor: ...
+        @property
+        def flat(self) -> Any: ...
 
         def __add__(self, other: Any) -> Tensor: ...
         def __radd__(self, other: Any) -> Tensor: ...
@@ -326,6 +333,10 @@ class Tensor:
         transpose: Callable[..., Tensor]
         swapaxes: Callable[..., Tensor]
         squeeze: Callable[..., Tensor]
+        trace: Callable[..., Tensor]
+        compress: Callable[..., Tensor]
+        sort: Callable[..., None]
+        fill: Callable[..., None]
         ravel: Callable[..., Tensor]
         flatten: Callable[..., Tensor]
         repeat: Callable[..., Tensor]
@@ -346,7 +357,7 @@ TensorLike: TypeAlias = "Tensor | SupportsTensor | npt.ArrayLike | Sequence[Any]
 NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 _ABOUT_ARRAYS = frozenset(
     {
-        np.allclose, np.array2string, np.array_equal, np.array_repr, np.array_str,
+        np.array2string, np.array_repr, np.array_str,
         np.may_share_memory, np.shares_memory, np.min_scalar_type, np.save, np.savetxt,
     }
 )  # fmt: skip

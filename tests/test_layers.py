@@ -88,9 +88,10 @@ class Import:
 ASKED_BY = {
     "runtime.dims": ("tapeline.runtime.dispatch", "tapeline.runtime.tensor"),
     "runtime.open_numbers": ("tapeline.runtime.ops",),
+    "runtime.numpy_functions.ufunc_methods": ("tapeline.runtime.loops",),
     "compiler.function": ("tapeline.compiler.saved.pickling", "tapeline.compiler.pieces"),
 }
-"""A size becomes a tensor, and a function a pickle, where a program asks for one."""
+"""A size becomes a tensor, a function a pickle, and a ufunc a loop, where a program asks for it."""
 
 
 def sources() -> list[Path]:

@@ -261,6 +261,13 @@ def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -
                  broadcast_to(as_tensor(src), target.shape))  # fmt: skip
 
 
+def _place(arr: Any, mask: Any, vals: Any) -> None:
+    target = _is_tensor("place", arr)
+    values, is_chosen = ravel(as_tensor(vals)), reshape(as_tensor(mask), target.shape) != 0
+    number = reshape(cumulative_sum(ravel(is_chosen)) - 1, target.shape) % values.shape[0]
+    target[...] = where(is_chosen, cast_tensor(values, target.dtype)[number], target)
+
+
 def _put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
     target = _is_tensor("put_along_axis", arr)
     at = as_tensor(indices)
@@ -307,6 +314,7 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.polyder: _polyder, np.polyint: _polyint, np.poly: _poly, np.roots: _roots,
     np.polyfit: _polyfit, np.logspace: _logspace, np.geomspace: _geomspace, np.unwrap: _unwrap,
     np.resize: _resize, np.block: _block, np.ix_: _ix, np.put: _put, np.putmask: _putmask,
+    np.place: _place,
     np.copyto: _copyto, np.put_along_axis: _put_along_axis, np.fill_diagonal: _fill_diagonal,
     np.trim_zeros: _trim_zeros, np.linalg.tensorinv: _tensorinv,
     np.linalg.tensorsolve: _tensorsolve,

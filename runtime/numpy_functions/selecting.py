@@ -8,19 +8,22 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.ops.arithmetic import divide
+from tapeline.runtime.ops.axes import normalize_axes
 from tapeline.runtime.ops.cast import imag, real
+from tapeline.runtime.ops.creation import arange
 from tapeline.runtime.ops.gather import TAKE_GRAD, take, take_along_axis
 from tapeline.runtime.ops.joining import concat, stack
 from tapeline.runtime.ops.logic import isnan, logical_not
 from tapeline.runtime.ops.permuting import moveaxis
+from tapeline.runtime.ops.reduction import all as all_over
 from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.scan import cumulative_prod, cumulative_sum
 from tapeline.runtime.ops.searching import nonzero, searchsorted
 from tapeline.runtime.ops.selection import where
 from tapeline.runtime.ops.sets import isin, unique_values
-from tapeline.runtime.ops.shaping import broadcast_to, ravel, reshape
+from tapeline.runtime.ops.shaping import broadcast_to, expand_dims, ravel, reshape
 from tapeline.runtime.ops.sorting import argsort, sort
 from tapeline.runtime.spec import broadcast_shapes
 from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor
@@ -299,9 +302,58 @@ def _over(func: Any, a: Any, axes: Any) -> Tensor:
     return x
 
 
-def _array_equiv(a1: Any, a2: Any) -> bool:
-    one, other = as_tensor(a1).numpy(), as_tensor(a2).numpy()
-    return bool(np.array_equiv(one, other))
+def _array_equiv(a1: Any, a2: Any) -> Any:
+    a, b = as_tensor(a1), as_tensor(a2)
+    try:
+        np.broadcast_shapes(a.shape, b.shape)
+    except ValueError:
+        return False
+    return _told(all_over(a == b))
+
+
+def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    a, b = as_tensor(a1), as_tensor(a2)
+    if a.shape != b.shape:
+        return False
+    same = a == b
+    if equal_nan and a.dtype.kind in "fc" and b.dtype.kind in "fc":
+        same = same | (isnan(a) & isnan(b))
+    return _told(all_over(same))
+
+
+def _allclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:
+    return _told(all_over(as_tensor(np.isclose(a, b, rtol, atol, equal_nan))))
+
+
+def _told(truth: Tensor) -> Any:
+    """Python's bool, but in a trace the tensor."""
+    return bool(truth) if type(truth._value) is np.ndarray else truth
+
+
+def _sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> Tensor:
+    windows = (window_shape,) if isinstance(window_shape, int) else tuple(window_shape)
+    x = as_tensor(x)
+    if axis is None and len(windows) != x.ndim:
+        raise ShapeError(
+            f"np.sliding_window_view: {len(windows)} windows for {x.ndim} dimensions; say which "
+            "with axis"
+        )
+    for window, place in zip(
+        windows, normalize_axes("sliding_window_view", axis, x.ndim), strict=True
+    ):
+        count = x.shape[place] - window + 1
+        if window < 0 or count < 1:
+            raise ArgumentError(
+                f"np.sliding_window_view: a window of {window} does not fit into {x.shape[place]}"
+            )
+        starts = expand_dims(arange(count), 1) + arange(window)
+        x = moveaxis(take(x, starts, axis=place), place + 1, -1)
+    result: Tensor = x
+    return result
 
 
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
@@ -314,6 +366,8 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.histogram2d: _histogram2d, np.unravel_index: _unravel_index,
     np.ravel_multi_index: _ravel_multi_index, np.apply_along_axis: _along,
     np.apply_over_axes: _over, np.array_equiv: _array_equiv,
+    np.array_equal: _array_equal, np.allclose: _allclose,
+    np.lib.stride_tricks.sliding_window_view: _sliding_window_view,
 }  # fmt: skip
 
 if hasattr(np, "cumulative_sum"):  # since NumPy 2.1

@@ -102,7 +102,8 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
 
 
 def _lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, ...]:
-    """By the pseudo-inverse, so with gradients; residuals only where NumPy gives them, eagerly."""
+    """By the pseudo-inverse, so with gradients; residuals where NumPy gives them, and in a trace
+    wherever the rank may be full."""
     rows, columns = a.shape
     rtol = np.finfo(np.float64).eps * max(rows, columns) if rcond is None else rcond
     solution = matmul.matmul(solving.pinv(a, rtol=rtol), b)
@@ -110,7 +111,8 @@ def _lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, ...]:
     rank = count_nonzero(values > values[0] * rtol)
     rest = b - matmul.matmul(a, solution)
     residuals = sum_over(rest * rest, 0)
-    if int(rank) < columns or rows <= columns:
+    is_known = type(rank._value) is np.ndarray  # a trace takes the rank to be full
+    if rows <= columns or (is_known and int(rank) < columns):
         residuals = creation.empty((0,), dtype=residuals.dtype)
     return solution, residuals.reshape(-1), rank, values
 

@@ -446,9 +446,11 @@ def full_like(
     array([7., 7.])
     """
     array = plain_array(x)
-    is_plain = type(fill_value) is float and dtype is None and device is None
-    if array is not None and is_plain and array.dtype.kind == "f":
-        return wrapped(_full(array.shape, fill_value, array.dtype))
+    if array is not None and type(fill_value) is float and array.dtype.kind == "f":
+        wanted = array.dtype if dtype is None else canonical_dtype(dtype, "full_like: dtype")
+        check_device("full_like", device)
+        if wanted.kind == "f":
+            return wrapped(_full(array.shape, fill_value, wanted))
     x = as_tensor(x, None, "full_like")
     return full(x.shape, fill_value, x.dtype if dtype is None else dtype, device=device)
 

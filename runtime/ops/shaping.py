@@ -451,21 +451,8 @@ def broadcast_arrays(*arrays: TensorLike) -> tuple[Tensor, ...]:
     return tuple([apply(BROADCAST_TO, tensor, attrs=(shape,)) for tensor in tensors])
 
 
-# --- methods ---------------------------------------------------------------------------------
-
-
-def _reshape_method(x: Tensor, *shape: Any, copy: bool | None = None) -> Tensor:
-    """`x.reshape(2, 3)` or `x.reshape((2, 3))`."""
-    return reshape(x, shape[0] if len(shape) == 1 else shape, copy=copy)
-
-
-attach_method("reshape", _reshape_method)
 attach_method("squeeze", squeeze)
-attach_method("ravel", ravel)
-attach_method("flatten", ravel)
 for _function, _numpy in (
-    (reshape, np.reshape),
-    (ravel, np.ravel),
     (squeeze, np.squeeze),
     (expand_dims, np.expand_dims),
     (broadcast_to, np.broadcast_to),

@@ -169,8 +169,8 @@ def test_numpy_functions_without_counterpart_are_named() -> None:
     x = as_tensor([1.0, 2.0])
     with pytest.raises(TypeError, match=r"np\.spacing has no counterpart"):
         np.spacing(x)
-    with pytest.raises(TypeError, match=r"np\.add\.reduceat has no counterpart"):
-        np.add.reduceat(x, [0])
+    with pytest.raises(TypeError, match=r"np\.divide\.reduceat has no counterpart"):
+        np.divide.reduceat(x, [0])
     with pytest.raises(TypeError, match=r"np\.packbits has no counterpart"):
         np.packbits(x)
 

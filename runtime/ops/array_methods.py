@@ -1,0 +1,104 @@
+"""Methods that tensors have because NumPy's arrays have them, made of functions of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tapeline.runtime.cells import replace_value
+from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.operators import attach_method
+from tapeline.runtime.ops.permuting import transpose
+from tapeline.runtime.ops.shaping import ravel, reshape
+from tapeline.runtime.ops.sorting import sort
+from tapeline.runtime.tensor import Tensor, as_tensor, register_ufunc
+
+
+class Flat:
+    """`x.flat`: the elements of a tensor in row-major order, to read and to write."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: Tensor) -> None:
+        self._cell = cell
+
+    def __len__(self) -> int:
+        return self._cell.size
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(ravel(self._cell))
+
+    def __getitem__(self, key: Any) -> Tensor:
+        return ravel(self._cell)[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        row = ravel(self._cell) + 0
+        row[key] = value
+        self._cell[...] = reshape(row, self._cell.shape)
+
+
+def _by_columns(name: str, order: str) -> bool:
+    """Whether elements are to be read in Fortran's order."""
+    if order not in ("C", "F", "A", "K"):
+        raise ArgumentError(f"{name}: order must be 'C', 'F', 'A' or 'K', got {order!r}")
+    return order == "F"
+
+
+def _reshape(x: Tensor, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
+    """`x.reshape(2, 3)` or `x.reshape((2, 3))`."""
+    extents = shape[0] if len(shape) == 1 else shape
+    if order == "C" or not _by_columns("reshape", order):
+        return reshape(x, extents, copy=copy)
+    extents = (extents,) if np.ndim(extents) == 0 else tuple(extents)
+    return transpose(reshape(transpose(x), extents[::-1], copy=copy))
+
+
+def _ravel(x: Tensor, order: str = "C") -> Tensor:
+    """The elements in one dimension."""
+    return ravel(transpose(x) if _by_columns("ravel", order) else x)
+
+
+def _trace(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
+    """As `np.trace`."""
+    found: Tensor = np.trace(x, offset, axis1, axis2, dtype)
+    return found
+
+
+def _compress(x: Tensor, condition: Any, axis: int | None = None) -> Tensor:
+    """As `np.compress`."""
+    found: Any = np.compress(condition, x, axis)
+    return as_tensor(found)
+
+
+def _sort(x: Tensor, axis: int = -1, kind: Any = None, order: None = None) -> None:
+    """Sorts the cell in place, as arrays are sorted."""
+    replace_value(x, sort(x, axis=axis))
+
+
+def _fill(x: Tensor, value: Any) -> None:
+    """Gives every element of the cell one value."""
+    x[...] = value
+
+
+def _numpy_reshape(
+    a: Any, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: Any = None
+) -> Tensor:
+    return _reshape(as_tensor(a), newshape if shape is None else shape, order=order, copy=copy)
+
+
+def _numpy_ravel(a: Any, order: str = "C") -> Tensor:
+    return _ravel(as_tensor(a), order)
+
+
+register_ufunc(np.reshape, _numpy_reshape)
+register_ufunc(np.ravel, _numpy_ravel)
+attach_method("flat", property(Flat))
+attach_method("reshape", _reshape)
+attach_method("ravel", _ravel)
+attach_method("flatten", _ravel)
+attach_method("trace", _trace)
+attach_method("compress", _compress)
+attach_method("sort", _sort)
+attach_method("fill", _fill)
