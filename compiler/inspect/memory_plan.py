@@ -181,10 +181,11 @@ def draw_plan(plan: MemoryPlan) -> str:
     down = PLOT_HEIGHT / max(plan.nbytes, 1)
     full_width, full_height = LEFT + width + 24, TOP + PLOT_HEIGHT + 48
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{full_width:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="tl-memory" width="{full_width:.0f}" '
         f'height="{full_height:.0f}" viewBox="0 0 {full_width:.0f} {full_height:.0f}">',
-        "<style>text{font:11px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;"
-        "fill:#22262b}.t{font-size:15px;font-weight:600}.n{fill:#7b828a}</style>",
+        "<style>.tl-memory text{font:11px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;"
+        "fill:#22262b}.tl-memory .t{font-size:15px;font-weight:600}.tl-memory .n{fill:#7b828a}"
+        "</style>",
         '<rect width="100%" height="100%" fill="#fff"/>',
         f'<text x="24" y="30" class="t">memory of {escape(plan.name)}</text>',
         f'<text x="24" y="49" class="n">{bytes_text(plan.nbytes)} arena, '

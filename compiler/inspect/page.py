@@ -33,7 +33,7 @@ from tapeline.compiler.ir.text import attr_text, spec_text, subgraphs_first_use
 
 Record: TypeAlias = dict[str, Any]
 
-SCRIPTS = ("layout.js", "blocks.js", "panel.js", "page.js")
+SCRIPTS = ("layout.js", "blocks.js", "paint.js", "panel.js", "page.js")
 MAX_IR = 4 << 20
 """Characters of emitted code that a page takes along."""
 _FUNCTION = re.compile(r"^define [^@\n]*@([\w.$]+)\(.*?^}$", re.MULTILINE | re.DOTALL)

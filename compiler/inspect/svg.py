@@ -66,16 +66,17 @@ MAX_COLUMN = 1500.0
 """A picture up to this height stays in one column."""
 
 STYLE = """
-text { font: 12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; fill: #22262b }
-.title { font-size: 15px; font-weight: 600 }
-.op { font-weight: 600 }
-.note { font-size: 10px; fill: #7b828a }
-.ref { font-size: 10px }
-.edge { fill: none; stroke: #9aa3ad; stroke-width: 1.3 }
-.edge:hover { stroke: #d2452d; stroke-width: 2.4 }
-.frame { fill: none; stroke: #cfd5db; stroke-width: 1; stroke-dasharray: 5 4 }
-.rule { stroke: #dfe3e7; stroke-width: 1 }
-a:hover rect { stroke-width: 2 }
+.tl-graph text { font: 12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace }
+.tl-graph text { fill: #22262b }
+.tl-graph .title { font-size: 15px; font-weight: 600 }
+.tl-graph .op { font-weight: 600 }
+.tl-graph .note { font-size: 10px; fill: #7b828a }
+.tl-graph .ref { font-size: 10px }
+.tl-graph .edge { fill: none; stroke: #9aa3ad; stroke-width: 1.3 }
+.tl-graph .edge:hover { stroke: #d2452d; stroke-width: 2.4 }
+.tl-graph .frame { fill: none; stroke: #cfd5db; stroke-width: 1; stroke-dasharray: 5 4 }
+.tl-graph .rule { stroke: #dfe3e7; stroke-width: 1 }
+.tl-graph a:hover rect { stroke-width: 2 }
 """
 
 
@@ -253,7 +254,12 @@ def _draw_columns(picture: _Picture, folded: Folded) -> None:
 
 def _draw_head(picture: _Picture, graph: Graph, folded: Folded, width: float, title: str) -> float:
     """Title, legend, and the inputs that are only listed; returns the height."""
-    head = f"{len(graph)} nodes, {len(graph.placeholders)} inputs, {len(graph.outputs)} outputs"
+    counts = (
+        (len(graph), "node"),
+        (len(graph.placeholders), "input"),
+        (len(graph.outputs), "output"),
+    )
+    head = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts)
     picture.text(0, 14, title, "title")
     picture.text(_text_width(title, 9.2) + 14, 14, head, "note")
     used = set(picture.families)
@@ -366,7 +372,7 @@ def graph_to_svg(graph: Graph, fold: bool | None = None) -> str:
         lines += [f'<g transform="translate({x:.1f},{y:.1f})">', *panel.lines, "</g>"]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{full_width:.0f}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="tl-graph" width="{full_width:.0f}" '
             f'height="{full_height:.0f}" viewBox="0 0 {full_width:.0f} {full_height:.0f}">',
             f"<style>{STYLE}</style>",
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="5" refY="4" markerWidth="7" '

@@ -4,12 +4,14 @@
 const GAP_X = 22, GAP_Y = 30, FAR = 6, COLUMN_GAP = 70;
 
 function layersOf(blocks) {
-  // The longest way into a block decides; a block that has users comes down to the first of them.
+  // The longest way into a block decides; a block with fewer sources than users comes down to them.
   const layer = new Array(blocks.length).fill(0);
   blocks.forEach((block, b) => { for (const s of block.from) layer[b] = Math.max(layer[b], layer[s] + 1); });
-  const lowest = new Array(blocks.length).fill(Infinity);
+  const lowest = new Array(blocks.length).fill(Infinity), users = new Array(blocks.length).fill(0);
+  for (const block of blocks) for (const s of block.from) users[s]++;
   for (let b = blocks.length - 1; b >= 0; b--) {
-    if (lowest[b] !== Infinity) layer[b] = lowest[b];
+    const sources = blocks[b].from.filter((s) => blocks[s].from.length).length;
+    if (lowest[b] !== Infinity && sources < users[b]) layer[b] = lowest[b];
     for (const s of blocks[b].from) lowest[s] = Math.min(lowest[s], layer[b] - 1);
   }
   return layer;
@@ -41,7 +43,8 @@ function columnsOf(blocks, layer, aspect) {
     height[layer[b]] = Math.max(height[layer[b]], block.height + GAP_Y);
     width[layer[b]] += block.width + GAP_X;
   });
-  const tall = height.reduce((a, b) => a + b, 0), wide = Math.max(1, ...width);
+  // A few wide layers do not decide.
+  const tall = height.reduce((a, b) => a + b, 0), wide = [...width].sort((a, b) => a - b)[Math.floor(0.95 * count)] || 1;
   const columns = tall > 1400 ? Math.max(1, Math.round(Math.sqrt(aspect * tall / (wide + COLUMN_GAP)))) : 1;
   const found = [];
   let done = 0;

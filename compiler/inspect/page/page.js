@@ -20,16 +20,20 @@ class Page {
     this.order = [];
     this.turn = -1;
     this.panels = data.panels.map((index, number) => new Panel(this, number, index));
-    document.getElementById("panels").append(...this.panels.map((panel) => panel.box));
+    const pairs = this.panels.length === 4 ? [[0, 2], [1, 3]] : this.panels.map((_, k) => [k]);
+    this.columns = pairs.map((numbers) => ({ panels: numbers.map((k) => this.panels[k]), box: h("div", { className: "column" }, numbers.map((k) => this.panels[k].box)) }));
+    document.getElementById("panels").append(...this.columns.map((column) => column.box));
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     this.listen();
     this.resize();
     this.collapse("none", true);
+    this.balance();
     this.overview();
   }
 
   listen() {
-    addEventListener("resize", () => this.resize());
+    const watch = new ResizeObserver(() => { for (const panel of this.panels) if (panel.size()) panel.paint(); });
+    for (const panel of this.panels) watch.observe(panel.canvas);
     addEventListener("hashchange", () => this.follow());
     document.getElementById("fit").onclick = () => this.fit();
     document.getElementById("theme").onclick = () => this.setTheme(this.style.dark ? "light" : "dark");
@@ -44,8 +48,8 @@ class Page {
       if (event.key === "/") { event.preventDefault(); this.searchBox.focus(); }
       if (event.key === "f") this.fit();
       if (event.key === "Escape") this.pick(null, null);
-      const move = { ArrowUp: "i", ArrowDown: "users" }[event.key];
-      if (move && this.selected) { event.preventDefault(); this.step(move); }
+      const move = { ArrowUp: "i", ArrowDown: "users", ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (move && this.selected && !event.shiftKey) { event.preventDefault(); this.step(move); }
     });
   }
 
@@ -62,6 +66,17 @@ class Page {
 
   resize() {
     for (const panel of this.panels) { panel.size(); if (panel.layout) panel.draw(); }
+  }
+
+  balance() {
+    // Wide graphs get more of the width; what is folded away gets none.
+    for (const { box, panels } of this.columns) {
+      const open = panels.filter((panel) => !panel.box.classList.contains("shut"));
+      box.classList.toggle("shut", !open.length);
+      const wide = Math.max(0, ...open.map((panel) => panel.layout.width));
+      box.style.flexGrow = open.length ? Math.sqrt(Math.min(1200, Math.max(300, wide + 40))) / 20 : 0;
+    }
+    for (const panel of this.panels) { panel.size(); panel.begin(); panel.draw(); }
   }
 
   fit() { for (const panel of this.panels) { panel.fit(); panel.draw(); } }
@@ -96,7 +111,14 @@ class Page {
   }
 
   step(kind) {
-    const { panel, id } = this.selected;
+    // To an input, a user, or the node before or after.
+    const { panel, id } = this.selected, nodes = panel.graph.nodes;
+    if (typeof kind === "number") {
+      let next = id + kind;
+      while (nodes[next] && nodes[next].inline) next += kind;
+      if (nodes[next]) this.select(panel, next);
+      return;
+    }
     const near = kind === "i" ? (panel.graph.nodes[id].i || []).filter((s) => !panel.graph.nodes[s].inline) : usersOf(panel.graph, id);
     if (near.length) this.select(panel, near[0]);
   }
@@ -132,7 +154,7 @@ class Page {
   chip(panel, id) {
     const node = panel.graph.nodes[id];
     const label = node.inline ? node.t : panel.graph.kernels ? `k${id}` : `%${id} ${node.t}`;
-    return h("span", { className: "chip", title: node.s, onclick: () => { if (!node.inline) this.select(panel, id); } }, short(label, 30));
+    return h("button", { className: "chip", title: node.s, disabled: Boolean(node.inline), onclick: () => this.select(panel, id) }, short(label, 30));
   }
 
   describe(panel, id) {
@@ -159,7 +181,7 @@ class Page {
       const title = other.graph.kernels ? "Kernel" : graph.kernels ? `Nodes in ${other.graph.title}` : `Partner in ${other.graph.title}`;
       section(title, found.slice(0, 60).map((p) => this.chip(other, p)));
     }
-    section("Graphs inside", (node.g || []).map((index) => h("span", { className: "chip", onclick: () => panel.show(index) }, data.graphs[index].name)));
+    section("Graphs inside", (node.g || []).map((index) => h("button", { className: "chip", onclick: () => panel.show(index) }, data.graphs[index].name)));
     if (node.ir) parts.push(h("h3", {}, "LLVM IR"), h("pre", {}, node.ir));
     this.details.replaceChildren(...parts);
     this.details.scrollTop = 0;
@@ -169,7 +191,7 @@ class Page {
     const graph = panel.graph, place = graph.nodes[row.unit.nodes[0]].l;
     this.details.replaceChildren(
       h("h2", {}, row.title), h("p", {}, `${row.unit.nodes.length} nodes`), sourceOf(place),
-      h("p", {}, h("span", { className: "chip", onclick: () => panel.unfold(row.unit.key) }, "unfold")),
+      h("p", {}, h("button", { className: "chip", onclick: () => panel.unfold(row.unit.key) }, "unfold")),
       h("h3", {}, "Nodes"), ...row.unit.nodes.slice(0, 200).map((id) => this.chip(panel, id)));
   }
 
@@ -182,10 +204,11 @@ class Page {
     this.details.replaceChildren(
       h("h2", {}, data.title), h("div", { className: "bar" }, sorted.map(([f, n]) => h("i", { style: `flex:${n / total};background:${ink(f)}` }))),
       h("div", {}, sorted.map(([f, n]) => h("span", { className: "key" }, h("i", { style: `background:${ink(f)}` }), `${data.families[f].name} ${n}`))),
-      ...(data.summary ? [h("h3", {}, "Summary"), h("pre", {}, data.summary)] : []),
+      ...(data.summary ? [h("h3", {}, "Summary"), summaryOf(data.summary)] : []),
       h("h3", {}, "How to move"),
       h("p", {}, "Drag to pan, scroll to zoom, click a node for its details. ", h("kbd", {}, "/"), " searches, ", h("kbd", {}, "Enter"),
-        " goes from hit to hit, ", h("kbd", {}, "F"), " fits, ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " follow values. Double-click a group to unfold it, and a node with ▾ to see the graph inside."));
+        " goes from hit to hit, ", h("kbd", {}, "F"), " fits, ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " follow values, ", h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " go from node to node, ", h("kbd", {}, "+"), " ", h("kbd", {}, "-"), " zoom. Double-click a group (or press ",
+        h("kbd", {}, "Enter"), ") to unfold it, and a node with ▾ to see the graph inside."));
   }
 
   follow() {
@@ -223,6 +246,17 @@ function partners(graph, index, id, other, otherIndex) {
   const found = [];
   other.nodes.forEach((one, k) => { if (one.l >= 0 && !one.input && !one.inline && places.has(one.l)) found.push(k); });
   return found;
+}
+
+function summaryOf(text) {
+  // Lines of a name, a count and words, as a table that wraps.
+  const [title, ...lines] = text.split("\n"), rows = [];
+  for (const line of lines) {
+    const [, name, count, words] = line.match(/^ *((?:\S+ ?)*\S)?(?: {2,}(\d+))?(?: {2,}(.*))?$/) || [null, line, "", ""];
+    if (name && /^ {0,4}\S/.test(line)) rows.push([name, count || "", words || ""]);
+    else if (rows.length) rows[rows.length - 1][2] += ` ${line.trim()}`;
+  }
+  return h("div", {}, h("p", {}, title), h("table", { className: "summary" }, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell))))));
 }
 
 function sourceOf(index) {

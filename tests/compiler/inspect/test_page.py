@@ -185,6 +185,43 @@ def test_browser_clicks_zooms_pans_unfolds_and_searches(tmp_path: Path) -> None:
     assert int(found["hits"]) >= 2
 
 
+KEYS = """<script>
+const panel = page.panels[0];
+const press = (key, target = panel.canvas) => {
+  const event = new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true });
+  target.dispatchEvent(event);
+  return event.defaultPrevented;
+};
+const said = [];
+const before = { ...panel.camera };
+press("ArrowLeft");
+said.push(panel.camera.x - before.x);
+press("+");
+said.push(panel.camera.scale > before.scale);
+press("Enter");
+said.push(page.selected.id);
+press("ArrowRight");
+said.push(page.selected.id);
+press("ArrowDown");
+said.push(page.selected.id);
+press("ArrowUp");
+said.push(page.selected.id);
+press("Escape");
+said.push(page.selected === null);
+said.push(document.querySelectorAll("canvas[tabindex='0'][aria-label]").length);
+document.body.dataset.said = said.join(" ");
+</script></body>"""
+
+
+@needs_browser
+def test_browser_is_used_by_keys_alone(tmp_path: Path) -> None:
+    """Panning and zooming, the first node, the next one, one that uses it, and back to an input."""
+    document = browse(concrete().to_html().replace("</body>", KEYS), tmp_path)
+    said = re.search(r'data-said="([^"]*)"', document)
+    assert said is not None
+    assert said[1] == "60 true 0 1 2 0 true 4"
+
+
 @needs_browser
 def test_browser_goes_into_loops_and_back(tmp_path: Path) -> None:
     @tl.function
@@ -209,6 +246,24 @@ document.body.dataset.outside = page.panels[0].graph.name;
     assert 'data-outside="steps"' in body
 
 
+COUNTED = """<script>
+const calls = {};
+for (const name of ["fill", "stroke", "fillText"]) {
+  const real = CanvasRenderingContext2D.prototype[name];
+  CanvasRenderingContext2D.prototype[name] = function (...args) {
+    calls[name] = (calls[name] || 0) + 1;
+    return real.apply(this, args);
+  };
+}
+const [whole] = page.panels, hits = page.hits;
+page.hits = null;
+whole.fit();
+whole.paint();
+page.hits = hits;
+document.body.dataset.calls = [whole.painted, calls.fill + calls.stroke, calls.fillText || 0];
+</script></body>"""
+
+
 @needs_browser
 @pytest.mark.slow
 def test_browser_shows_five_thousand_nodes(tmp_path: Path) -> None:
@@ -221,9 +276,16 @@ def test_browser_shows_five_thousand_nodes(tmp_path: Path) -> None:
 
     graph = long.get_concrete_function(tl.TensorSpec([4], "float32")).graph
     assert len(graph) > 5000
-    document = browse(graph.to_html(), tmp_path, "#select=0:3000&search=tanh")
+    page = graph.to_html().replace("</body>", COUNTED)
+    document = browse(page, tmp_path, "#select=0:3000&search=tanh")
     assert "%3000" in details(document)
     assert "1250 found" in document
     seconds = re.search(r'data-seconds="([\d.]+)"', document)
     assert seconds is not None
     assert float(seconds[1]) < 20
+    calls = re.search(r'data-calls="([^"]*)"', document)
+    assert calls is not None
+    painted, strokes, texts = map(int, calls[1].split(","))
+    assert painted > 5000
+    assert strokes < 30
+    assert texts == 0
