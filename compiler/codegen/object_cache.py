@@ -8,6 +8,7 @@ What goes wrong with the cache is as if there were none.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -29,11 +30,16 @@ DIRECTORY_VARIABLE = "TAPELINE_CACHE_DIR"
 SWITCH_VARIABLE = "TAPELINE_CACHE"
 """Environment variable that turns the cache off: `TAPELINE_CACHE=0`."""
 SIZE_LIMIT = 512 << 20
-"""Bytes of all entries; the ones that were not used for longest go first."""
+"""Bytes of all entries. Beyond it, the ones that were not used for longest go until there is room
+for some more."""
 
 _MAGIC = b"tapeline object 1\n"
 _LENGTHS = struct.Struct("<QQ")
-_WRITES_PER_CHECK = 64
+_ROOM = 8
+"""What part of the limit is made free: so many entries are looked through at once that it should
+not happen often."""
+_SUBFOLDERS = 256
+_KEYS_PER_CHECK = 16
 _FORMAT = "1"
 
 
@@ -152,9 +158,10 @@ class ObjectCache:
             return
         with _LOCK:
             COUNTS.stored += 1
-            is_due = COUNTS.stored % _WRITES_PER_CHECK == 1
-        if is_due:
-            _evict(folder)
+        if int(key[-2:], 16) % _KEYS_PER_CHECK == 0:
+            with contextlib.suppress(OSError):
+                if _is_full(folder / key[:2]):
+                    _evict(folder)
 
 
 def _path(folder: Path, key: str) -> Path:
@@ -233,12 +240,25 @@ def clear_cache(folder: Path) -> int:
     return count
 
 
+def _is_full(subfolder: Path) -> bool:
+    """Whether there is too much in all, as far as one of the subfolders tells: keys are spread
+    evenly. A process that compiles a little need not look at each entry."""
+    total = 0
+    with os.scandir(subfolder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):  # somebody else deleted it
+                total += entry.stat().st_size
+    return total * _SUBFOLDERS > SIZE_LIMIT
+
+
 def _evict(folder: Path) -> None:
     """Deletes what was not used for longest, where there is too much."""
     entries = sorted(cache_entries(folder), key=lambda entry: entry.used)
     total = sum(entry.nbytes for entry in entries)
+    if total <= SIZE_LIMIT:
+        return
     for entry in entries:
-        if total <= SIZE_LIMIT:
+        if total <= SIZE_LIMIT - SIZE_LIMIT // _ROOM:
             return
         entry.path.unlink(missing_ok=True)
         total -= entry.nbytes

@@ -129,9 +129,24 @@ def test_what_was_not_used_for_longest_goes_first(
         path = folder / key[:2] / f"{key[2:]}.o"
         os.utime(path, (number, number))
     size = next(cache_entries(folder)).nbytes
-    monkeypatch.setattr(object_cache, "SIZE_LIMIT", 2 * size + 10)
+    monkeypatch.setattr(object_cache, "SIZE_LIMIT", 3 * size)
     assert cache.find(keys[0]) is not None
     object_cache._evict(folder)
     assert [cache.find(key) is not None for key in keys] == [True, False, False, True]
     assert clear_cache(folder) == 2
     assert not list(cache_entries(folder))
+
+
+def test_what_is_stored_stays_within_the_limit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ObjectCache(named_target("haswell"))
+    keys = [cache.key(str(k), False) for k in range(400)]
+    cache.store(keys[0], "0", bytes(1000))
+    size = next(cache_entries(folder)).nbytes
+    monkeypatch.setattr(object_cache, "SIZE_LIMIT", 100 * size)
+    most = 0
+    for number, key in enumerate(keys):
+        cache.store(key, str(number), bytes(1000))
+        most = max(most, len(list(cache_entries(folder))))
+    assert 100 < most < 200
