@@ -140,6 +140,16 @@ class OpenNumber:
             tensor = cast_tensor(tensor, np.dtype(np.float64))  # Python's way to a shorter float
         return cast_tensor(tensor, dtype)
 
+    def mapped(self, function: Callable[[Any], Any]) -> OpenNumber:
+        """A function of the number that Python's libraries know as well, perhaps with other last
+        digits."""
+        from tapeline.runtime.tensor import cast_tensor  # which comes before numbers
+
+        number = cast_tensor(self._tensor, np.dtype(np.float64))
+        return OpenNumber(
+            function(number), float, self._asked, self._positions, 0, 0, is_exact=False
+        )
+
     # ---- comparisons that the sign decides
 
     def _compared(self, compare: Callable[[Any, Any], bool], other: Any) -> Any:

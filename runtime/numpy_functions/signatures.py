@@ -14,13 +14,13 @@ from tapeline.runtime.ops.permuting import matrix_transpose, moveaxis, swapaxes
 from tapeline.runtime.ops.reduction import count_nonzero
 from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.rounding import round as rounded
-from tapeline.runtime.ops.shaping import expand_dims
+from tapeline.runtime.ops.shaping import expand_dims, ravel
 from tapeline.runtime.ops.singular import svdvals
 from tapeline.runtime.ops.slicing import diagonal
 from tapeline.runtime.ops.sorting import argsort as order_of
 from tapeline.runtime.ops.sorting import sort as sorted_along
 from tapeline.runtime.spec import canonical_dtype, normalize_axis
-from tapeline.runtime.tensor import Tensor, cast_tensor
+from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor
 
 
 def _sort(a: Any, axis: int | None = -1, kind: Any = None, *, stable: Any = None) -> Tensor:
@@ -41,6 +41,10 @@ def _triu(m: Any, k: int = 0) -> Tensor:
 
 def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
     return sum_over(diagonal(a, offset, axis1, axis2), -1, dtype=dtype)
+
+
+def _outer(a: Any, b: Any, out: None = None) -> Tensor:
+    return matmul.outer(ravel(as_tensor(a)), ravel(as_tensor(b)))
 
 
 def _copy(a: Any, order: str = "K", subok: bool = False) -> Tensor:
@@ -147,7 +151,8 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.moveaxis: _moveaxis, np.swapaxes: _swapaxes, np.tensordot: _tensordot,
     np.sort: _sort, np.argsort: _argsort, np.count_nonzero: count_nonzero,
-    np.tril: _tril, np.triu: _triu, np.trace: _trace, np.diagonal: diagonal, np.copy: _copy,
+    np.tril: _tril, np.triu: _triu, np.trace: _trace, np.outer: _outer,
+    np.diagonal: diagonal, np.copy: _copy,
     np.zeros_like: _like(creation.zeros), np.ones_like: _like(creation.ones),
     np.empty_like: _like(creation.empty),
     np.full_like: _full_like, np.linspace: _linspace,

@@ -10,6 +10,7 @@ import numpy as np
 from tapeline.runtime.cells import replace_value
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.operators import attach_method
+from tapeline.runtime.ops.cast import conj
 from tapeline.runtime.ops.permuting import transpose
 from tapeline.runtime.ops.shaping import ravel, reshape
 from tapeline.runtime.ops.sorting import sort
@@ -77,6 +78,37 @@ def _sort(x: Tensor, axis: int = -1, kind: Any = None, order: None = None) -> No
     replace_value(x, sort(x, axis=axis))
 
 
+def _partition(x: Tensor, kth: Any, axis: int = -1, kind: Any = None, order: None = None) -> None:
+    """Partitions the cell in place, as arrays are partitioned."""
+    found: Any = np.partition(x, kth, axis)
+    replace_value(x, as_tensor(found))
+
+
+def _argpartition(
+    x: Tensor, kth: Any, axis: int | None = -1, kind: Any = None, order: None = None
+) -> Tensor:
+    """As `np.argpartition`."""
+    found: Any = np.argpartition(x, kth, axis)
+    return as_tensor(found)
+
+
+def _put(x: Tensor, indices: Any, values: Any, mode: Any = "raise") -> None:
+    """Writes to elements of the cell, counted in row-major order."""
+    write: Any = np.put
+    write(x, indices, values, mode)
+
+
+def _choose(x: Tensor, choices: Any, out: None = None, mode: Any = "raise") -> Tensor:
+    """As `np.choose`."""
+    choose: Any = np.choose
+    return as_tensor(choose(x, choices, mode=mode))
+
+
+def _to_bytes(x: Tensor, order: Any = "C") -> bytes:
+    """The bytes of the elements, in row-major order."""
+    return x.numpy().tobytes(order)
+
+
 def _fill(x: Tensor, value: Any) -> None:
     """Gives every element of the cell one value."""
     x[...] = value
@@ -101,4 +133,10 @@ attach_method("flatten", _ravel)
 attach_method("trace", _trace)
 attach_method("compress", _compress)
 attach_method("sort", _sort)
+attach_method("partition", _partition)
+attach_method("argpartition", _argpartition)
+attach_method("put", _put)
+attach_method("choose", _choose)
+attach_method("conjugate", conj)
+attach_method("tobytes", _to_bytes)
 attach_method("fill", _fill)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import builtins
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from tapeline.compiler.frontend.convert.growth import whole_of
-from tapeline.compiler.frontend.convert.new_arrays import array_of
+from tapeline.compiler.frontend.convert.math_calls import MATH, as_number
 from tapeline.compiler.frontend.convert.nodes import mark_weak
+from tapeline.compiler.frontend.convert.numpy_calls import NUMPY
 from tapeline.compiler.frontend.convert.sequences import (
     Sequence,
     any_sequence,
@@ -24,7 +26,6 @@ from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import LOOPS, is_symbolic
 from tapeline.runtime import loop_options, nest, ranges
 from tapeline.runtime.dims import is_told
-from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.growing_array import GrowingArray
 from tapeline.runtime.ops import creation, effects, joining, rounding
 from tapeline.runtime.ops.extrema import max as max_along
@@ -149,16 +150,41 @@ def _number(kind: type, dtype: Any) -> Callable[..., Any]:
             args = (args[0].__tapeline_tensor__(),)
         if len(args) != 1 or kwargs or not is_symbolic(args[0]):
             return kind(*args, **kwargs)
-        tensor = as_tensor(args[0])
-        if tensor.size != 1:
-            raise ArgumentError(
-                f"{kind.__name__}(x): only a tensor of one element can be converted, got one of "
-                f"shape {tensor.shape}"
-            )
-        tensor = tensor.reshape(())
+        tensor = as_number(kind.__name__, args[0])
         if kind is int and tensor.dtype.kind == "f":
             tensor = rounding.trunc(tensor)
         return mark_weak(as_tensor(tensor, dtype), kind)
+
+    return convert
+
+
+def _item(x: Tensor, *index: Any) -> Any:
+    """`x.item()`: a tensor that promotes like the Python number."""
+    if not is_symbolic(x):
+        return x.item(*index)
+    found = x if not index else x.reshape(-1)[index[0]] if len(index) == 1 else x[index]
+    return _as_python(as_number("item", found))
+
+
+def _as_python(tensor: Tensor) -> Tensor:
+    kind = {"b": bool, "i": int, "u": int, "f": float, "c": complex}[tensor.dtype.kind]
+    return mark_weak(as_tensor(tensor, np.dtype(kind)), kind)
+
+
+def _tolist(x: Tensor) -> Any:
+    """`x.tolist()`: lists of tensors that promote like Python numbers."""
+    if not is_symbolic(x):
+        return x.tolist()
+    return _as_python(x) if x.ndim == 0 else [_tolist(item) for item in x]
+
+
+def _copied(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`copy.copy` and `copy.deepcopy`."""
+
+    def convert(x: Any, *args: Any) -> Any:
+        if type(x) is Tensor and is_symbolic(x):
+            return creation.asarray(x, copy=True)
+        return function(x, *args)
 
     return convert
 
@@ -268,6 +294,7 @@ BUILTINS: dict[Any, Any] = {
     builtins.map: _map,
     builtins.int: _number(int, np.int64),
     builtins.float: _number(float, np.float64),
+    builtins.complex: _number(complex, np.complex128),
     builtins.bool: _bool,
     builtins.round: _round,
     builtins.max: _extremum("max", max_along, lambda a, b: a > b),
@@ -277,6 +304,12 @@ BUILTINS: dict[Any, Any] = {
     builtins.all: _quantifier(all, all_along, False),
     builtins.sorted: _sorted,
     builtins.print: _print,
-    np.array: array_of,
+    copy.copy: _copied(copy.copy),
+    copy.deepcopy: _copied(copy.deepcopy),
+    **MATH,
+    **NUMPY,
 }
-"""What is called in the place of a builtin while a trace is under way."""
+"""What is called in the place of a function of Python or NumPy while a trace is under way."""
+
+METHODS: dict[Any, Any] = {Tensor.item: _item, Tensor.tolist: _tolist}
+"""The same for methods of tensors."""

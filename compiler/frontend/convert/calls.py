@@ -11,11 +11,14 @@ from collections import OrderedDict
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+import numpy as np
+
 from tapeline.compiler.frontend.capture import CapturingGraph
-from tapeline.compiler.frontend.convert.builtin_calls import BUILTINS
+from tapeline.compiler.frontend.convert.builtin_calls import BUILTINS, METHODS
 from tapeline.compiler.frontend.convert.containers import CellSlot, Slot
 from tapeline.compiler.frontend.convert.conversion import Conversion, conversion_of
 from tapeline.compiler.frontend.convert.installed import is_installed
+from tapeline.compiler.frontend.convert.numpy_calls import numpy_callee, vectorized
 from tapeline.compiler.frontend.convert.state import is_staging, outer_graph
 from tapeline.compiler.frontend.location import is_library_code
 
@@ -54,7 +57,8 @@ def callee(function: Any) -> Any:
         inner = function.__func__
         if type(inner) is FunctionType and is_users_code(inner.__code__):
             return MethodType(convert(inner), function.__self__)
-        return function
+        method = METHODS.get(inner)
+        return function if method is None else MethodType(method, function.__self__)
     if kind is type:
         return _class_callee(function)
     if isinstance(function, type):
@@ -65,6 +69,11 @@ def callee(function: Any) -> Any:
         replacement = None
     if replacement is not None and is_staging():
         return replacement
+    of_numpy = numpy_callee(function)
+    if of_numpy is not None:
+        return of_numpy
+    if kind is np.vectorize and is_staging():
+        return vectorized(function, callee)
     if kind is functools.partial:
         converted = callee(function.func)
         if converted is function.func:

@@ -124,7 +124,9 @@ def maker(function: Any) -> Any:
 def array_of(items: Any, dtype: Any = None, **options: Any) -> Any:
     """`np.array`, also of tensors that the trace computes."""
     if any(is_symbolic(leaf) for leaf in nest.flatten(items)):
-        return as_tensor(items, None if dtype is None else np.dtype(dtype), "np.array") + 0
+        made = as_tensor(items, None if dtype is None else np.dtype(dtype), "np.array")
+        missing = options.get("ndmin", 0) - made.ndim
+        return creation.asarray(made[(None,) * missing] if missing > 0 else made, copy=True)
     return np.array(items, dtype, **options)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tapeline.compiler.frontend.convert.installed import is_installed
+from tapeline.compiler.frontend.convert.numpy_calls import JOINED
 from tapeline.compiler.frontend.convert.state import UNDEF, outer_graph, read_cell
 from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.tensor import Tensor
@@ -218,6 +219,8 @@ def note_attribute(holder: Any, name: str) -> Any:
 
         return callee(member.fget)(holder)
     value = getattr(holder, name)
+    if holder is np:
+        return JOINED.get(id(value), value)
     if kind is not ModuleType or not is_installed(getattr(holder, "__file__", None) or ""):
         graph.reads.note(holder, name, ATTRIBUTE, value)
     return value
