@@ -81,6 +81,7 @@ class Specializer:
             else:
                 made = target.add(self.op(op), inputs, self.fill(attrs), location)
             ids.append(made)
+        target.placeholders = [ids[node] for node in source.placeholders]
         target.outputs = [ids[node] for node in source.outputs]
         return target, ids
 

@@ -11,6 +11,12 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tapeline.compiler.frontend.convert.appends import (
+    Append,
+    ListUses,
+    appended_name,
+    only_appended,
+)
 from tapeline.compiler.frontend.convert.liveness import Liveness
 from tapeline.compiler.frontend.convert.new_arrays import calls_that_are_written_to
 from tapeline.compiler.frontend.convert.syntax import (
@@ -21,7 +27,6 @@ from tapeline.compiler.frontend.convert.syntax import (
     constant,
     contains,
     load,
-    only_appended,
     operate,
     statements,
     suspends,
@@ -111,6 +116,14 @@ class Blocks(ast.NodeTransformer):
         """An assignment."""
         return self.generic_visit(node)
 
+    def visit_Append(self, node: Append) -> Any:
+        """`x.append(v)`, which may give `x` another value."""
+        name, call = appended_name(node), node.value
+        assert name is not None
+        assert isinstance(call, ast.Call)
+        value = operate("append", load(name, node), self.visit(call.args[0]), like=node)
+        return at(ast.Assign(node.targets, value), node)
+
     def visit_If(self, node: ast.If) -> Any:
         """`if`: two blocks and a choice between them."""
         if suspends([node]):
@@ -143,6 +156,7 @@ class Blocks(ast.NodeTransformer):
             test = at(ast.BoolOp(ast.And(), [going, node.test]), node.test)
         check = self._block(f"test{k}", [at(ast.Return(self.visit(test)), node.test)], (), node)
         call = self._loop_call("while_", "", k, names, stops, node)
+        _tell_lists(call, ListUses(node.body))
         body = self._block(f"body{k}", self.many(node.body), names, node)
         return [check, body, *self._accessors(k, names, node), call]
 
@@ -154,16 +168,17 @@ class Blocks(ast.NodeTransformer):
         stops = self._stops.get(id(node), [])
         bind = statements("at_it = at_it", node)[0]
         bind.targets = [node.target]
-        appended = only_appended(node.body)
+        uses, appended = ListUses(node.body), only_appended(node.body)
         body = self._block(f"body{k}", [bind, *self.many(node.body)], names, node, "at_it")
         test = statements(f"def at_test{k}(): return not ({_any_of(stops or ['@x'])})", node)[0]
         test.body[0].value = self.visit(test.body[0].value)
         iterable = self.visit(node.iter)
         call = self._loop_call("for_", "0, ", k, names, stops, node)
         call.value.args[0] = iterable
-        if appended:
-            values: list[ast.expr] = [load(name, node) for name in appended]
+        values: list[ast.expr] = [load(name, node) for name in appended]
+        if appended or uses.lists:
             call.value.args.append(thunk(at(ast.Tuple(values, ast.Load()), node)))
+        _tell_lists(call, uses)
         if not stops:
             test = statements(f"at_test{k} = None", node)[0]
         return [test, body, *self._accessors(k, names, node), call]
@@ -300,13 +315,18 @@ class Blocks(ast.NodeTransformer):
     def visit_ListComp(self, node: ast.ListComp) -> Any:
         """A list of what a function gives for each item, where it is no more than that."""
         first = node.generators[0]
-        is_simple = len(node.generators) == 1 and not first.ifs and not first.is_async
+        is_simple = len(node.generators) == 1 and not first.is_async
         name = first.target.id if isinstance(first.target, ast.Name) else None
         if name is None or not is_simple or suspends([node]) or contains([node], ast.NamedExpr):
             return self.generic_visit(node)
-        function = thunk(self.visit(node.elt))
-        function.args.args = [at(ast.arg(name), node)]
-        return operate("list_of", self.visit(first.iter), function, like=node)
+        parts = [node.elt]
+        if first.ifs:
+            several = at(ast.BoolOp(ast.And(), first.ifs), node)
+            parts.append(first.ifs[0] if len(first.ifs) == 1 else several)
+        functions = [thunk(self.visit(part)) for part in parts]
+        for function in functions:
+            function.args.args = [at(ast.arg(name), node)]
+        return operate("list_of", self.visit(first.iter), *functions, like=node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         """`not`."""
@@ -334,3 +354,10 @@ class Blocks(ast.NodeTransformer):
 
 def _any_of(flags: Sequence[str]) -> str:
     return " or ".join(f"at_{flag[1:]}" for flag in flags)
+
+
+def _tell_lists(call: Any, uses: ListUses) -> None:
+    """Tells the operator of a loop of the lists that its body appends to."""
+    if uses.lists:
+        told = uses.lists, uses.is_conditional, tuple(uses.per_round.items())
+        call.value.args.append(constant(told, call))

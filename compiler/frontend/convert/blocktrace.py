@@ -15,17 +15,21 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.frontend.capture import CapturingGraph
-from tapeline.compiler.frontend.convert.containers import Containers, Slot, user_variables
+from tapeline.compiler.frontend.convert.containers import Containers, Slot, Watched, user_variables
 from tapeline.compiler.frontend.convert.state import State, appended_lists, outer_graph
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.errors import TracingError
+from tapeline.runtime.errors import DynamicShapeError, TracingError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.ops.effects import HOST_RAISE
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 from tapeline.runtime.tensor import Tensor, as_tensor
+
+
+class LengthChangedError(DynamicShapeError):
+    """A block over tensors makes a list or a dict longer or shorter."""
 
 
 class RaisedError(Exception):
@@ -158,14 +162,9 @@ def trace_block(
                 if id(watched.container) in growing:
                     traced.grown[id(watched.container)] = watched.container, take_value(graph, new)
                 else:
-                    others.append(watched.path)
+                    others.append(watched)
             if others:
-                raise TracingError(
-                    f"{what} over a tensor changes the length or the keys of {others[0]!r}, which "
-                    "was made before it. The block is traced once, however often it will run: "
-                    "keep such results in a tl.TensorArray, in a tensor with x[i] = v, or as "
-                    "variables of the function"
-                )
+                raise _changed(others[0], what)
             for slot in slots:
                 traced.slots[slot.identity] = slot, take_value(graph, slot.read())
     finally:
@@ -174,6 +173,17 @@ def trace_block(
             written = traced.graph.written_cells()
             traced.cells = {id(c.cell): (c.cell, node) for c, node in written}
     return traced
+
+
+def _changed(watched: Watched, what: str) -> TracingError:
+    """The error for a container that a block may not change."""
+    is_array = isinstance(watched.container, np.ndarray)
+    changed = "elements" if is_array else "length or the keys"
+    return (TracingError if is_array else LengthChangedError)(
+        f"{what} over a tensor changes the {changed} of {watched.path!r}, which was made before "
+        "it. The block is traced once, however often it will run: keep such results in a "
+        "tl.TensorArray, in a tensor with x[i] = v, or as variables of the function"
+    )
 
 
 def _is_among(error: Exception, raised: list[Any]) -> bool:

@@ -13,6 +13,7 @@ from tapeline.compiler.frontend.convert.growth import whole_of
 from tapeline.compiler.frontend.convert.math_calls import MATH, as_number
 from tapeline.compiler.frontend.convert.nodes import mark_weak
 from tapeline.compiler.frontend.convert.numpy_calls import NUMPY
+from tapeline.compiler.frontend.convert.row_lists import LoopList, RowList
 from tapeline.compiler.frontend.convert.sequences import (
     Sequence,
     any_sequence,
@@ -30,6 +31,7 @@ from tapeline.runtime.growing_array import GrowingArray
 from tapeline.runtime.ops import creation, effects, joining, rounding
 from tapeline.runtime.ops.extrema import max as max_along
 from tapeline.runtime.ops.extrema import min as min_along
+from tapeline.runtime.ops.permuting import moveaxis
 from tapeline.runtime.ops.reduction import all as all_along
 from tapeline.runtime.ops.reduction import any as any_along
 from tapeline.runtime.ops.reduction import sum as sum_along
@@ -78,8 +80,10 @@ def _index(x: Any) -> Any:
 def _len(x: Any) -> Any:
     if is_symbolic(x) and type(x) is Tensor and x.shape:
         return x.shape[0]  # which may be open
-    if type(x) is GrowingArray:
+    if type(x) is GrowingArray or type(x) is LoopList:
         return x.size()
+    if type(x) is RowList:
+        return x.count
     return x.count if isinstance(x, Sequence) else builtins.len(x)
 
 
@@ -207,6 +211,7 @@ def _extremum(name: str, reduce: Callable[..., Any], is_better: Callable[..., An
     plain = getattr(builtins, name)
 
     def extremum(*args: Any, key: Any = None, **kwargs: Any) -> Any:
+        args = tuple(map(_rows, args))
         if len(args) == 1 and is_symbolic(args[0]) and as_tensor(args[0]).ndim == 1 and not key:
             return reduce(args[0])
         items = args if len(args) > 1 else tuple(args[0])
@@ -223,7 +228,14 @@ def _extremum(name: str, reduce: Callable[..., Any], is_better: Callable[..., An
     return extremum
 
 
+def _rows(items: Any) -> Any:
+    """A list of tensors of which a tensor decides how long it is, as one tensor."""
+    return items.stacked() if type(items) is RowList and items.is_flat else items
+
+
 def _sum(items: Any, start: Any = 0) -> Any:
+    if type(items) is RowList and items.is_flat:
+        return sum_along(items.stacked(), axis=0) + start
     if is_symbolic(items) and as_tensor(items).ndim == 1 and not is_symbolic(start) and start == 0:
         return sum_along(items)
     return builtins.sum(items, start)
@@ -231,6 +243,7 @@ def _sum(items: Any, start: Any = 0) -> Any:
 
 def _quantifier(plain: Callable[..., Any], reduce: Callable[..., Any], stop: bool) -> Any:
     def quantifier(items: Any) -> Any:
+        items = _rows(items)
         if is_symbolic(items):
             return reduce(items)
         found: Any = not stop
@@ -270,6 +283,8 @@ def _print(*values: Any, **options: Any) -> None:
 
 
 def _stack(arrays: Any, /, axis: int = 0) -> Any:
+    if type(arrays) is RowList:
+        return moveaxis(arrays.stacked(), 0, axis)
     whole = whole_of(arrays) if axis == 0 and isinstance(arrays, list | tuple) else None
     return joining.stack(arrays, axis=axis) if whole is None else whole
 

@@ -121,18 +121,22 @@ class Containers:
             name = f"{path}.{key}" if is_object else f"{path}[{key!r}]"
             self._watch(item, name, depth + 1)
 
+    def all(self) -> Iterable[Watched]:
+        """All that are watched."""
+        return self._watched.values()
+
     def watch_place(self, slot: Slot) -> None:
         """Watches one place more, from now on."""
         self._places.setdefault(slot.identity, (slot, slot.read()))
 
     def changed_slots(
         self,
-    ) -> tuple[list[Slot], list[tuple[Watched, list[Any]]], list[str]]:
+    ) -> tuple[list[Slot], list[tuple[Watched, list[Any]]], list[Watched]]:
         """The places whose values were replaced, the lists that got new items at their end with
-        these, and the names of other containers that grew or shrank."""
+        these, and other containers that grew or shrank, or arrays that changed."""
         slots = [slot for slot, before in self._places.values() if slot.read() is not before]
         grown: list[tuple[Watched, list[Any]]] = []
-        others: list[str] = []
+        others: list[Watched] = []
         for watched in self._watched.values():
             now, before = watched.container, watched.before
             if isinstance(now, dict):
@@ -143,14 +147,14 @@ class Containers:
                         slots.append(Slot(watched.holder, now, key, name))
             elif isinstance(now, set):
                 if now != before:
-                    others.append(watched.path)
+                    others.append(watched)
             elif isinstance(now, np.ndarray):
                 if now.tobytes() != before.tobytes():
-                    others.append(watched.path)
+                    others.append(watched)
             elif len(now) > len(before) and all(map(operator.is_, now, before)):
                 grown.append((watched, now[len(before) :]))
             elif len(now) != len(before):
-                others.append(watched.path)
+                others.append(watched)
             else:
                 for key, (a, b) in enumerate(zip(now, before, strict=True)):
                     if a is not b:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+from tapeline.compiler.frontend.convert.appends import Appends
 from tapeline.compiler.frontend.convert.assignments import Assignments
 from tapeline.compiler.frontend.convert.blocks import Blocks
 from tapeline.compiler.frontend.convert.jumps import Jumps, UnsupportedJumpError, without_jumps
@@ -156,12 +157,18 @@ def transform(source: Source, free_names: tuple[str, ...]) -> Any:
     rest = Assignments().many(Matches().many(node.body[len(docstring) :]))
     rest = rest or statements("pass", node)
     names = Names(rest)
+    rest = Appends(_own_names(node, names)).many(rest)
     body, jumps = without_jumps(rest, node)
     given = [*parameters(node.args), *free_names]
     blocks = Blocks(body, names.globals, jumps.stops, source.class_name, first, given)
     start = _declarations(node, names, body, jumps)
     node.body = [*docstring, *start, *blocks.many(body)]
     return node
+
+
+def _own_names(node: ast.FunctionDef, names: Names) -> set[str]:
+    """The variables that a function itself makes."""
+    return set(names.stored) - names.globals - names.nonlocals - set(parameters(node.args))
 
 
 def _declarations(

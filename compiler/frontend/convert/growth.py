@@ -1,8 +1,9 @@
 """Lists that a loop appends to: what the rounds append are rows of arrays, and after the loop the
 items of the list.
 
-That is only so where the loop reads nothing of the list, which `only_appended` in `syntax` sees,
-and where it is known how many rounds there are.
+That is only so where the loop reads nothing of the list, which `only_appended` in `appends` sees,
+and where it is known how many rounds there are, and that each appends as often. `list_loops` has
+the others.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from tapeline.compiler.frontend.convert.blocktrace import BlockTrace, Value
 from tapeline.compiler.frontend.convert.carried import output_form
+from tapeline.compiler.frontend.convert.row_lists import Form, RowList
 from tapeline.compiler.frontend.convert.state import State, appended_lists
 from tapeline.compiler.frontend.convert.unify import Joined, node_of
 from tapeline.compiler.frontend.symbol import Symbol
@@ -42,18 +44,26 @@ class Growth:
             if type(form) is Joined
         ]
 
-    def extend(self, rows: Sequence[Tensor], count: int, what: str) -> None:
+    def extend(self, rows: Sequence[Tensor], count: Any, state: State, what: str) -> None:
         """Appends what all rounds appended, from the arrays whose rows they are."""
         per_round = len(self._new.original)
-        if count * per_round > MOST_ITEMS:
+        if type(count) is int and count * per_round <= MOST_ITEMS:
+            for number in range(count):
+                parts = iter([row[number] for row in rows])
+                leaves = [next(parts) if type(form) is Joined else form for form in self._forms]
+                self._items.extend(nest.unflatten(self._new.original, leaves))
+            return
+        variables = list(state.get())
+        places = [k for k, value in enumerate(variables) if value is self._items]
+        if not places or per_round != 1 or any(type(form) is not Joined for form in self._forms):
             raise TracingError(
                 f"{what} appends {count * per_round} items to a list; keep them in a "
                 f"tl.TensorArray of size {count * per_round} instead"
             )
-        for number in range(count):
-            parts = iter([row[number] for row in rows])
-            leaves = [next(parts) if type(form) is Joined else form for form in self._forms]
-            self._items.extend(nest.unflatten(self._new.original, leaves))
+        form = Form.of(nest.unflatten(self._new.original[0], [row[0] for row in rows]))
+        form = Form(form.structure, tuple(self._forms))
+        variables[places[0]] = self._items + RowList(form, list(rows))
+        state.set(tuple(variables))
 
 
 def take_growth(traced: BlockTrace) -> list[Growth]:

@@ -81,7 +81,7 @@ def finish(loop: Loop) -> None:
     _put_results(loop, tensors)
     for growth in growths:
         assert loop.limit is not None
-        growth.extend(stacked[: len(growth.nodes)], loop.limit, loop.what)
+        growth.extend(stacked[: len(growth.nodes)], loop.limit, loop.state, loop.what)
         del stacked[: len(growth.nodes)]
 
 

@@ -33,6 +33,7 @@ from tapeline.compiler.frontend.convert.carried import (
 from tapeline.compiler.frontend.convert.containers import Slot
 from tapeline.compiler.frontend.convert.lines import line_before, line_in, shown_line
 from tapeline.compiler.frontend.convert.nodes import mark_weak
+from tapeline.compiler.frontend.convert.row_lists import LoopList
 from tapeline.compiler.frontend.convert.sequences import Sequence
 from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import (
@@ -117,7 +118,7 @@ class Loop:
         False at the start of each round."""
         for position, name in enumerate(self.state.names):
             value = self.around.before[position]
-            if name in self.state.stops:
+            if name in self.state.stops or id(value) in self.growing:
                 continue
             if value is UNDEF:
                 self.poison(name, "may read it in the first round; give it a value")
@@ -218,6 +219,14 @@ class Loop:
 
     def _run_test(self, graph: CapturingGraph) -> Any:
         index = self._enter(graph, self.test_inputs, False)
+        going = self._going(index)
+        for item in self.carried:
+            if type(item.entered) is LoopList and not item.entered.is_exact:
+                has_room = item.entered.filled <= item.entered.room
+                going = has_room & (as_condition(going) if is_symbolic(going) else going)
+        return going
+
+    def _going(self, index: Any) -> Any:
         if self.is_counted:
             going = self.index_test(index)
             rest = True if self.test is None else self.test()

@@ -7,20 +7,35 @@ in nests of short loops, the rounds that are left become one node if they can.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterable, Sized
 from typing import Any
 
-from tapeline.compiler.frontend.convert.blocktrace import BlockTrace, Surroundings, trace_block
+from tapeline.compiler.frontend.convert.blocktrace import (
+    BlockTrace,
+    LengthChangedError,
+    Surroundings,
+    trace_block,
+)
 from tapeline.compiler.frontend.convert.carried import DriftError
 from tapeline.compiler.frontend.convert.growth import growing_lists
+from tapeline.compiler.frontend.convert.list_loops import (
+    holds_lists,
+    lists_of,
+    may_have_rows,
+    run_with_lists,
+    with_told_count,
+)
 from tapeline.compiler.frontend.convert.loop_result import finish
 from tapeline.compiler.frontend.convert.loop_trace import Loop, nothing
+from tapeline.compiler.frontend.convert.row_lists import with_item
 from tapeline.compiler.frontend.convert.sequences import Sequence, sequence_of, short_range
 from tapeline.compiler.frontend.convert.staging import choose_block
 from tapeline.compiler.frontend.convert.state import (
     LOOPS,
     UNDEF,
+    ListsTold,
     State,
     is_staging,
     is_symbolic,
@@ -31,7 +46,7 @@ from tapeline.compiler.frontend.convert.state import (
 from tapeline.compiler.frontend.convert.unify import is_number
 from tapeline.compiler.frontend.symbol import SHOWN
 from tapeline.runtime.dims import is_open, is_told, present_value
-from tapeline.runtime.errors import SymbolicTensorError
+from tapeline.runtime.errors import DynamicShapeError, SymbolicTensorError
 from tapeline.runtime.op import get_op
 
 UNROLLED = 64
@@ -52,8 +67,17 @@ def repeat_while(
     """`while` over a tensor; `condition` is what the test gave just now."""
     if not LOOPS.stack:
         SHOWN.texts.clear()
-    loop = Loop(state, test, body, f"the 'while' at {line_of(body)}", source=body)
-    loop.first_condition = condition
+    what = f"the 'while' at {line_of(body)}"
+
+    def make() -> Loop:
+        loop = Loop(state, test, body, what, source=body)
+        loop.first_condition = condition
+        return loop
+
+    if holds_lists(state) and may_have_rows():
+        run_with_lists(make, state, what)
+        return
+    loop = make()
     loop.trace()
     finish(loop)
 
@@ -75,6 +99,8 @@ def repeat_for(
     if not LOOPS.stack:
         SHOWN.texts.clear()
     what = f"the 'for' at {line_of(place or body)}"
+    if holds_lists(state) and may_have_rows() and _run_with_lists(items, test, body, state, what):
+        return True
     count = items.count
     is_left_open = is_open(count) and not (items.is_explicit or is_told(count))
     if (items.is_long_range or is_left_open) and _roll_range(items, test, body, state, what):
@@ -137,16 +163,131 @@ def _warn_of_copies(what: str, count: int, reason: object) -> None:
         )
 
 
-def collect(iterable: Iterable[Any], function: Callable[[Any], Any]) -> list[Any]:
-    """What a function gives for each item; over a tensor or a long range as one loop."""
+def _run_with_lists(
+    items: Sequence,
+    test: Callable[[], Any] | None,
+    body: Callable[[Any], None],
+    state: State,
+    what: str,
+) -> bool:
+    """Runs a loop whose lists have no place in another one: where tensors say how often it appends,
+    or many rounds read what it appended; False for all others."""
+    count = items.count
+    is_forced = not isinstance(count, int) or _depends(items, test, body, state, what)
+    if not is_forced and (count <= UNROLLED or not _reads_lists(state, test)):
+        return False
+    if not isinstance(count, int):
+        items = with_told_count(items)
+    make = functools.partial(_counted, items, test, body, state, what, grows=False)
+    told = state.lists
+    is_known = test is None and told is not None and not told.is_conditional
+    try:
+        run_with_lists(make, state, what, items.count, is_known)
+    except Exception:
+        if is_forced or not items.is_long_range:
+            raise
+        return False
+    return True
+
+
+def _reads_lists(state: State, test: Callable[[], Any] | None) -> bool:
+    """Whether a loop does more with its lists than to append to them."""
+    if test is not None:
+        return True
+    growing = growing_lists(state)
+    return any(id(items) not in growing for items in lists_of(state))
+
+
+def _depends(
+    items: Sequence,
+    test: Callable[[], Any] | None,
+    body: Callable[[Any], None],
+    state: State,
+    what: str,
+) -> bool:
+    """Whether a tensor decides what the first round appends to a list, or whether another one
+    follows it."""
+    told = state.lists
+    if told is None or not (told.is_conditional or test is not None) or items.count == 0:
+        return False
+    found: list[bool] = []
+
+    def run(_: Any) -> None:
+        body(items.item(0))
+        found.append(test is not None and is_symbolic(test()))
+
+    try:
+        with LOOPS.entered(None):
+            around = Surroundings.around(state, (body,))
+            trace_block(run, around, what, growing=[id(x) for x in lists_of(state)])
+    except LengthChangedError:
+        return True
+    except Exception:
+        return False  # the error comes again, where Python runs the loop
+    return bool(found and found[0])
+
+
+def collect(
+    iterable: Iterable[Any],
+    function: Callable[[Any], Any],
+    keeps: Callable[[Any], Any] | None = None,
+) -> Any:
+    """What a function gives for each item that is kept; over a tensor or a long range as one
+    loop."""
+    if keeps is None:
+        keeps = _always
     items = sequence_of(iterable) if is_staging() else None
     if items is None:
-        return [function(item) for item in iterable]
-    found: list[Any] = []
-    state = State((), tuple, lambda _: None, appended=lambda: (found,))
-    if not repeat_for(items, None, lambda item: found.append(function(item)), state, function):
-        return [function(item) for item in items]
-    return found
+        return [function(item) for item in iterable if is_kept(keeps(item))]
+    found = _Collected(function, keeps)
+    if repeat_for(items, None, found.take, found.state(), function):
+        return found.items
+    return [function(item) for item in items if is_kept(keeps(item))]
+
+
+def _always(_: Any) -> bool:
+    return True
+
+
+def is_kept(condition: Any) -> Any:
+    """What the `if` of a comprehension says that Python runs."""
+    if is_symbolic(condition):
+        raise DynamicShapeError(
+            "a comprehension leaves items out as a tensor says, so its length depends on data; "
+            "keep all items, with tl.where for those that do not count"
+        )
+    return condition
+
+
+class _Collected:
+    """The list that a comprehension makes, as the variable of a loop."""
+
+    def __init__(self, function: Callable[[Any], Any], keeps: Callable[[Any], Any]) -> None:
+        self.items: Any = []
+        self._function = function
+        self._keeps = keeps
+
+    def state(self) -> State:
+        """The variable."""
+        told = ListsTold(("a list",), self._keeps is not _always, (("a list", 1),))
+        return State(
+            ("a list",), lambda: (self.items,), self._put, live=("a list",),
+            appended=lambda: (self.items,), lists=told,
+        )  # fmt: skip
+
+    def _put(self, values: tuple[Any, ...]) -> None:
+        (self.items,) = values
+
+    def take(self, item: Any) -> None:
+        """A round."""
+        keeps = self._keeps(item)
+        if is_symbolic(keeps):
+            choose_block(keeps, lambda: self._append(item), nothing, self.state())
+        elif keeps:
+            self._append(item)
+
+    def _append(self, item: Any) -> None:
+        self.items = with_item(self.items, self._function(item))
 
 
 def unroll(
@@ -235,6 +376,7 @@ def _counted(
     body: Callable[[Any], None],
     state: State,
     what: str,
+    grows: bool = True,
 ) -> Loop:
     """The loop that counts an index up to the number of items."""
     count = items.count
@@ -243,7 +385,7 @@ def _counted(
     loop.runs_once = isinstance(count, int) and count > 0
     if isinstance(count, int):
         loop.limit = count
-        if test is None:
+        if test is None and grows:
             loop.growing = growing_lists(state)
         if items.of_rows is not None and test is None:
             loop.rows, loop.row_body = items.rows, _row_body(items, body)

@@ -15,17 +15,19 @@ from tapeline.compiler.frontend.convert import looping, staging
 from tapeline.compiler.frontend.convert.calls import callee, install_operators
 from tapeline.compiler.frontend.convert.new_arrays import maker
 from tapeline.compiler.frontend.convert.reads import note_attribute
+from tapeline.compiler.frontend.convert.row_lists import LoopList, RowList, with_item
 from tapeline.compiler.frontend.convert.state import (
     LOOPS,
     UNDEF,
     Get,
+    ListsTold,
     Set,
     State,
     decided,
     in_pieces,
     is_symbolic,
 )
-from tapeline.runtime.errors import DynamicShapeError, PathError
+from tapeline.runtime.errors import PathError
 from tapeline.runtime.tensor import Tensor
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -89,10 +91,12 @@ class Operators:
         names: tuple[str, ...],
         stops: tuple[str, ...],
         live: tuple[str, ...],
+        lists: tuple[Any, ...] | None = None,
     ) -> None:
         """`while test: body...`; the test may turn into a tensor after some rounds."""
         condition = test()
-        state = State(names, get, set_, stops, live)
+        told = None if lists is None else ListsTold(*lists)
+        state = State(names, get, set_, stops, live, lists=told)
         rounds = 0
         with LOOPS.entered(None):
             while not is_symbolic(condition):
@@ -120,9 +124,11 @@ class Operators:
         stops: tuple[str, ...],
         live: tuple[str, ...],
         appended: Callable[[], tuple[Any, ...]] | None = None,
+        lists: tuple[Any, ...] | None = None,
     ) -> None:
         """`for ... in iterable: body...`; `test` says whether no flag has ended the loop."""
-        state = State(names, get, set_, stops, live, appended)
+        told = None if lists is None else ListsTold(*lists)
+        state = State(names, get, set_, stops, live, appended, told)
         if in_pieces(test, body, iterable, state):
             return
         if not looping.repeat_for(iterable, test, body, state):
@@ -156,6 +162,14 @@ class Operators:
             return result
         return result if is_returned else None
 
+    @staticmethod
+    def append(items: Any, item: Any) -> Any:
+        """What the variable holds after `items.append(item)`."""
+        if type(items) in (list, LoopList, RowList):
+            return with_item(items, item)
+        callee(items.append)(item)
+        return items
+
     # ---- expressions
 
     @staticmethod
@@ -181,19 +195,18 @@ class Operators:
         return value
 
     @staticmethod
-    def list_of(iterable: Iterable[Any], function: Callable[[Any], Any]) -> list[Any]:
-        """`[function(item) for item in iterable]`"""
-        return looping.collect(iterable, function)
+    def list_of(
+        iterable: Iterable[Any],
+        function: Callable[[Any], Any],
+        keeps: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """`[function(item) for item in iterable if keeps(item)]`"""
+        return looping.collect(iterable, function, keeps)
 
     @staticmethod
     def filter_(condition: Any) -> Any:
         """The `if` of a comprehension."""
-        if is_symbolic(condition):
-            raise DynamicShapeError(
-                "a comprehension leaves items out as a tensor says, so its length depends on data; "
-                "keep all items, with tl.where for those that do not count"
-            )
-        return condition
+        return looping.is_kept(condition)
 
     @staticmethod
     def not_(value: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tapeline.compiler.frontend.convert.row_lists import RowList
 from tapeline.compiler.frontend.convert.state import is_symbolic
 from tapeline.runtime.dims import is_open
 from tapeline.runtime.errors import TracingError
@@ -88,6 +89,10 @@ def sequence_of(x: Any) -> Sequence | None:
         return Sequence(len(x), lambda k: x.start + k * x.step, is_long_range=True)
     if is_symbolic(x):
         return tensor_items(x)
+    if type(x) is RowList:
+        return Sequence(
+            x.count, x.item, rows=tuple(x.rows), of_rows=lambda _, parts: x.of_parts(parts)
+        )
     return None
 
 

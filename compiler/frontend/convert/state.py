@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CellType, FunctionType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tapeline.compiler.frontend.capture import CapturingGraph, graph_around
 from tapeline.compiler.frontend.symbol import Symbol
@@ -34,6 +34,16 @@ class _Undefined:
 UNDEF: Final = _Undefined()
 
 
+class ListsTold(NamedTuple):
+    """What the syntax of a loop's body says of lists that it appends to."""
+
+    names: tuple[str, ...]
+    is_conditional: bool
+    """Whether some statement under another one appends."""
+    per_round: tuple[tuple[str, int], ...]
+    """How many items a round appends at most, where that is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """The variables of a block.
@@ -48,6 +58,8 @@ class State:
     live: tuple[str, ...] = ()
     appended: Callable[[], tuple[Any, ...]] | None = None
     """The lists that a loop does nothing with but append to them."""
+    lists: ListsTold | None = None
+    """The variables of a loop that hold lists to which it appends."""
 
 
 class _Loops(threading.local):
@@ -123,6 +135,8 @@ def is_symbolic(x: Any) -> bool:
     examples."""
     kind = type(x)
     if kind is bool or kind is int or kind is Dim or kind is OpenNumber:
+        return False
+    if getattr(kind, "is_list", False):
         return False
     is_tensor = kind is Tensor or hasattr(kind, "__tapeline_tensor__")
     return is_tensor and is_staging()

@@ -120,27 +120,6 @@ def contains(nodes: Iterable[ast.AST], *kinds: type[ast.AST], inner_jumps: bool 
     return any(isinstance(node, kinds) for node in walk_scope(nodes, inner_jumps))
 
 
-def only_appended(body: Sequence[ast.AST]) -> tuple[str, ...]:
-    """The variables that the statements do nothing with but call their `append`."""
-    receivers = Counter(
-        node.value.func.value.id
-        for node in walk_scope(body)
-        if isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Call)
-        and isinstance(node.value.func, ast.Attribute)
-        and node.value.func.attr == "append"
-        and isinstance(node.value.func.value, ast.Name)
-    )
-    names = Names(body)
-    return tuple(
-        sorted(
-            name
-            for name, count in receivers.items()
-            if names.loaded[name] == count and name not in names.stored
-        )
-    )
-
-
 class StatementTransformer(ast.NodeTransformer):
     """A transformation of the statements of one function, not of those inside of it."""
 

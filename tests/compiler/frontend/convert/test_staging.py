@@ -747,20 +747,6 @@ def test_gradient_through_rows_with_a_break() -> None:
     np.testing.assert_allclose(slopes[1], slopes[0], rtol=1e-12)
 
 
-def test_list_that_grows_in_a_loop_over_a_tensor_is_refused_and_kept() -> None:
-    kept: list[Any] = []
-
-    @tl.function
-    def f(n: Any) -> Any:
-        for i in range(n):
-            kept.append(i)
-        return n
-
-    with pytest.raises(TracingError, match="length or the keys of 'kept'"):
-        f(tl.asarray(3))
-    assert kept == []
-
-
 def test_condition_of_many_elements_is_ambiguous() -> None:
     @tl.function
     def f(x: Any) -> Any:
@@ -909,83 +895,6 @@ def test_nest_with_a_break_and_a_python_index_within_the_budget() -> None:
     same(f, [0.5, 1.0], [30.0, 1.0])
 
 
-def test_list_that_a_rolled_loop_appends_to() -> None:
-    def f(x: Any) -> Any:
-        found = [x]
-        pairs = []
-        y = x
-        for k in range(100):
-            y = tl.sin(y) + k * 0.01
-            found.append(y * 2)
-            pairs.append((k, y.sum(), "name"))
-        return tl.stack(found), len(pairs), [p[0] for p in pairs], pairs[70][1], pairs[3][2]
-
-    x = tl.asarray([1.0, 2.0])
-    compiled = tl.function(f)
-    for a, b in zip(tl.nest.flatten(f(x)), tl.nest.flatten(compiled(x)), strict=True):
-        if isinstance(a, str):
-            assert a == b
-        else:
-            np.testing.assert_allclose(tl.asarray(b).numpy(), tl.asarray(a).numpy(), rtol=1e-12)
-    assert ops_of(compiled, x).count("scan") == 1
-
-
-def test_stack_of_what_a_loop_appended_is_no_copy_and_has_a_gradient() -> None:
-    def f(x: Any) -> Any:
-        found = []
-        for row in x:
-            found.append(row * row.sum())
-        return tl.stack(found)
-
-    x = tl.asarray(np.arange(200.0).reshape(100, 2))
-    compiled = tl.function(f)
-    np.testing.assert_array_equal(compiled(x).numpy(), f(x).numpy())
-    assert "stack" not in ops_of(compiled, x)
-    for g in (f, compiled):
-        gradient = tl.grad(lambda x: (g(x) ** 2).sum())(x)  # noqa: B023  # used at once
-        right = tl.grad(lambda x: ((x * x.sum(axis=1, keepdims=True)) ** 2).sum())(x)
-        np.testing.assert_allclose(gradient.numpy(), right.numpy(), rtol=1e-12)
-
-
-def test_list_that_the_loop_reads_is_no_row_of_an_array() -> None:
-    def f(x: Any) -> Any:
-        found = [x[0]]
-        for row in x:
-            found.append(row + found[-1])
-        return found[-1]
-
-    same(f, np.ones((10, 2)))
-    with pytest.raises(TracingError, match=r"length or the keys of 'found'.*tl\.TensorArray"):
-        tl.function(f)(tl.ones((100, 2)))
-
-
-def test_list_that_a_round_may_not_append_to() -> None:
-    @tl.function
-    def f(x: Any) -> Any:
-        found = []
-        for row in x:
-            if row.sum() > 0:
-                found.append(row)
-        return found
-
-    with pytest.raises(TracingError, match=r"changes the length or the keys of 'found'"):
-        f(tl.ones((100, 2)))
-
-
-def test_comprehension_over_many_rows_is_one_loop() -> None:
-    def f(x: Any) -> Any:
-        return tl.stack([v * 2 if v > 50 else v * v for v in x])
-
-    same(f, np.arange(4.0), np.arange(100.0))
-    assert ops_of(tl.function(f), tl.asarray(np.arange(100.0))).count("scan") == 1
-
-
-def test_comprehension_that_filters_by_a_tensor_runs_op_by_op() -> None:
-    compiled = tl.function(lambda x: sum([v for v in x if v > 1]))
-    with pytest.warns(UserWarning, match=r"a comprehension leaves items out as a tensor says"):
-        assert compiled(tl.asarray([0.5, 2.0, 3.0])).item() == 5.0
-
-
 def test_extrema_and_sorting_by_a_key() -> None:
     def f(x: Any) -> Any:
         farthest = max(x, key=lambda v: abs(v - 2.0))
@@ -1096,15 +1005,6 @@ def test_tensor_that_grows_from_round_to_round_is_told_what_to_do() -> None:
         f(tl.ones(2))
     with pytest.raises(TracingError, match=r"set_loop_options\(shape_invariants=\[\(x, \(None,\)"):
         f(tl.ones(2))
-
-
-def test_errors_of_comprehensions_name_their_own_line() -> None:
-    @tl.function
-    def f(n: Any) -> Any:
-        return [i * 2 for i in tl.range(n)]
-
-    with pytest.raises(TracingError, match=r"'for' at line \d+ of .*test_staging.py"):
-        f(tl.asarray(3))
 
 
 def test_nest_whose_inner_loops_grow_is_one_node_from_some_round_on() -> None:
