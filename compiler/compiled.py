@@ -38,7 +38,7 @@ from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.logs import is_logged, log
 from tapeline.compiler.frontend.replay import replay, trace_into
 from tapeline.compiler.ir.graph import Graph
-from tapeline.compiler.ir.structure_ops import make_call_op
+from tapeline.compiler.ir.structure_ops import CALL_PREFIX, make_call_op
 from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, default_passes, run_pipeline
 from tapeline.runtime.batching.level import Level
 from tapeline.runtime.dispatch import GUARDING, STATE, bind, change_busy, finish, is_guarded
@@ -435,7 +435,7 @@ class DifferentiableGraph:
 
     def _call_op(self) -> Op:
         return make_call_op(
-            f"call:{self.graph.name}", self.graph, self.compiled,
+            f"{CALL_PREFIX}{self.graph.name}", self.graph, self.compiled,
             joint_vjp=self._rules.vjp, saves=tuple(range(self.n_inputs)),
             batch=self._rules.batch,
         )  # fmt: skip
@@ -514,7 +514,7 @@ class DifferentiableGraph:
             )
         meaning = self.graph if is_single else pair.forward
         op = make_call_op(
-            f"call:{self.graph.name}", meaning, forward, vjps=vjps,
+            f"{CALL_PREFIX}{self.graph.name}", meaning, forward, vjps=vjps,
             joint_vjp=None if vjps else whole_rule, accepts_none=True, saves=saves, masks=False,
         )  # fmt: skip
         return Recorded(op, pair, forward, backward, len(specs))

@@ -29,6 +29,7 @@ FLOAT16: DType = np.dtype("float16")
 """A dtype to compute in where NumPy does; compiled functions call its kernels."""
 
 _CANONICAL: dict[DType, DType] = {dtype: dtype for dtype in (*SUPPORTED_DTYPES, FLOAT16)}
+_NAMED = {dtype.name: dtype for dtype in _CANONICAL}
 _BY_NAME: dict[str, DType] = {}
 """What dtypes were called so far."""
 
@@ -54,6 +55,14 @@ def bfloat16_dtype(argument: str = "dtype") -> DType:
         ) from None
     dtype = np.dtype(bfloat16)
     return _CANONICAL.setdefault(dtype, dtype)
+
+
+def dtype_named(name: str) -> DType | None:
+    """The dtype of that very name, as files and printed graphs give it, or None; a `DTypeError` for
+    bfloat16 without its package."""
+    if name == "bfloat16":
+        return bfloat16_dtype()
+    return _NAMED.get(name)
 
 
 def canonical_dtype(dtype: npt.DTypeLike, argument: str = "dtype") -> DType:

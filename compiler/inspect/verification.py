@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tapeline.compiler.codegen.halves import is_half
 from tapeline.compiler.compiled import Array, Compiled, Observer, optimize, set_observer
 from tapeline.compiler.executable.executable import Executable
 from tapeline.compiler.inspect.code import source_line
@@ -19,9 +20,12 @@ from tapeline.compiler.ir.interpret import run_graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
 from tapeline.runtime.errors import VerificationError
 from tapeline.runtime.op import Trait
-from tapeline.runtime.spec import TensorSpec
+from tapeline.runtime.spec import TensorSpec, is_bfloat16
 
-TOLERANCE = {"float32": 2e-5, "float64": 1e-11, "complex64": 2e-5, "complex128": 1e-11}
+TOLERANCE = {
+    "bfloat16": 2e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e-11, "complex64": 2e-5,
+    "complex128": 1e-11,
+}  # fmt: skip
 """The largest difference that passes, relative to the largest number of the array."""
 
 SHOWN_ELEMENTS = 1000
@@ -109,6 +113,8 @@ def _is_repeatable(graph: Graph) -> bool:
 def _differ(found: Array, wanted: Array, tolerance: float | None) -> bool:
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
         return True
+    allowed = TOLERANCE.get(wanted.dtype.name) if tolerance is None else tolerance
+    found, wanted = _computable(found), _computable(wanted)
     if found.dtype.kind not in "fc":
         return not np.array_equal(found, wanted)
     if not np.array_equal(np.isfinite(found), np.isfinite(wanted)):
@@ -116,12 +122,18 @@ def _differ(found: Array, wanted: Array, tolerance: float | None) -> bool:
     known = np.isfinite(wanted)
     if not known.any():
         return False
-    allowed = TOLERANCE[wanted.dtype.name] if tolerance is None else tolerance
+    assert allowed is not None
     largest = float(np.abs(wanted[known]).max())
     return bool(np.abs(found[known] - wanted[known]).max() > allowed * max(largest, 1e-30))
 
 
+def _computable(array: Array) -> Array:
+    """Floats of 16 bits as float32: their differences may be too small or too large for them."""
+    return array.astype(np.float32) if is_half(array.dtype) else array
+
+
 def _difference_text(found: Array, wanted: Array) -> str:
+    found, wanted = _computable(found), _computable(wanted)
     if found.dtype.kind not in "fc":
         return f"{np.count_nonzero(found != wanted)} of {found.size} values differ"
     with np.errstate(all="ignore"):
@@ -150,11 +162,11 @@ def reproduce(graph: Graph, arrays: Sequence[Array], beside: str = "") -> str:
         if beside and array.size > SHOWN_ELEMENTS:
             made.append(f"    np.load(Path(__file__).with_name({beside!r}))['a{number}'],")
         elif array.size <= SHOWN_ELEMENTS:
-            values = f"np.array({array.tolist()!r}, {array.dtype.name!r})"
+            values = f"np.array({array.tolist()!r}).astype({_dtype_text(array)})"
             made.append(f"    {values}.reshape({array.shape}),")
         else:
             numbers = f"rng.standard_normal({array.shape})"
-            made.append(f"    {numbers}.astype({array.dtype.name!r}),")
+            made.append(f"    {numbers}.astype({_dtype_text(array)}),")
     lines = [
         "from pathlib import Path",
         "",
@@ -163,6 +175,7 @@ def reproduce(graph: Graph, arrays: Sequence[Array], beside: str = "") -> str:
         "from tapeline.compiler.compiled import Compiled",
         "from tapeline.compiler.ir.graph import Graph",
         "from tapeline.compiler.ir.interpret import run_graph",
+        "from tapeline.runtime.spec import canonical_dtype",
         "",
         f"graph = Graph.from_json({graph.to_json()!r})",
         "rng = np.random.default_rng(0)",
@@ -173,6 +186,11 @@ def reproduce(graph: Graph, arrays: Sequence[Array], beside: str = "") -> str:
         "print('NumPy   ', *run_graph(graph, arrays))",
     ]
     return "\n".join([*lines, ""])
+
+
+def _dtype_text(array: Array) -> str:
+    name = repr(array.dtype.name)
+    return f"canonical_dtype({name})" if is_bfloat16(array.dtype) else name
 
 
 def slice_graph(graph: Graph, outputs: Sequence[int]) -> Graph:

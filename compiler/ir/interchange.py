@@ -22,16 +22,16 @@ import numpy.typing as npt
 
 from tapeline.compiler.ir.control_ops import PARSED
 from tapeline.compiler.ir.graph import Graph, NodeSpec
-from tapeline.compiler.ir.interpret import run_graph
+from tapeline.compiler.ir.interpret import interpreted_call
 from tapeline.compiler.ir.location import Location
-from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER, make_call_op
+from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
 from tapeline.compiler.ir.text import attr_text, sizes_of, spec_text, subgraphs_first_use
 from tapeline.runtime.dims import Dim, source_of
 from tapeline.runtime.errors import GraphError, TapelineError
 from tapeline.runtime.op import Attrs, Op, Trait, get_op
 from tapeline.runtime.ops.effects import Message
 from tapeline.runtime.sizes import Sizes
-from tapeline.runtime.spec import SUPPORTED_DTYPES, Shape, TensorSpec, spec_of
+from tapeline.runtime.spec import Shape, TensorSpec, dtype_named, spec_of
 
 Array: TypeAlias = npt.NDArray[Any]
 Document: TypeAlias = dict[str, Any]
@@ -44,8 +44,6 @@ CALL = "call"
 """The name under which all calls of sub-graphs are written."""
 MAX_CONSTANT_BYTES = 1 << 32
 MAX_DEPTH = 64
-
-_DTYPES = {dtype.name: dtype for dtype in SUPPORTED_DTYPES}
 
 
 # ---- writing
@@ -222,7 +220,10 @@ def graph_from_document(
     if not graphs:
         raise GraphError("the document holds no graph")
     reader = _Reader(
-        fetch or array_from_document, ops or {}, make_call or _plain_call, _read_sizes(document)
+        fetch or array_from_document,
+        ops or {},
+        make_call or interpreted_call,
+        _read_sizes(document),
     )
     for position, one in reversed(list(enumerate(graphs))):
         try:
@@ -261,7 +262,7 @@ def check_header(document: Any, format_name: str, version: int) -> None:
 
 def array_from_document(document: Any) -> Array:
     """The array that `array_to_document` wrote."""
-    dtype = _DTYPES.get(str(document.get("dtype"))) if isinstance(document, dict) else None
+    dtype = dtype_named(str(document.get("dtype"))) if isinstance(document, dict) else None
     if dtype is None:
         raise GraphError("a constant must be an object with a known dtype")
     shape = _read_shape(document.get("shape"), _NO_SIZES)
@@ -273,16 +274,6 @@ def array_from_document(document: Any) -> Array:
         raise GraphError(f"a constant of {dtype.name}{list(shape)} comes with {len(data)} bytes")
     little = np.frombuffer(data, dtype.newbyteorder("<"))
     return little.astype(dtype).reshape(cast(Shape, shape))
-
-
-def _plain_call(name: str, graph: Graph) -> Op:
-    """A call that runs its graph node by node, where nobody compiles it into its caller."""
-
-    def kernel(*arrays: Any) -> Any:
-        values = run_graph(graph, arrays)
-        return values[0] if len(values) == 1 else tuple(values)
-
-    return make_call_op(name, graph, kernel)
 
 
 class _Reader:
@@ -417,8 +408,8 @@ def _read_spec(value: Any, sizes: Sizes) -> NodeSpec:
     match value:
         case {"tuple": list() as specs}:
             return tuple([cast(TensorSpec, _read_spec(one, sizes)) for one in specs])
-        case [str() as name, list() as extents] if name in _DTYPES:
-            return spec_of(cast(Shape, _read_shape(extents, sizes)), _DTYPES[name])
+        case [str() as name, list() as extents] if dtype := dtype_named(name):
+            return spec_of(cast(Shape, _read_shape(extents, sizes)), dtype)
     raise GraphError(f"a spec must be a dtype and a shape, got {value!r}")
 
 
@@ -431,10 +422,10 @@ def attr_from_document(value: Any, depth: int = 0, sizes: Sizes = _NO_SIZES) -> 
             return tuple([attr_from_document(item, depth + 1, sizes) for item in value])
         case {"size": str() as text}:
             return _read_extent(text, sizes)
-        case {"dtype": str() as name} if name in _DTYPES:
-            return _DTYPES[name]
-        case {"scalar": [str() as name, item]} if name in _DTYPES:
-            return _DTYPES[name].type(attr_from_document(item, depth + 1))
+        case {"dtype": str() as name} if dtype := dtype_named(name):
+            return dtype
+        case {"scalar": [str() as name, item]} if dtype := dtype_named(name):
+            return dtype.type(attr_from_document(item, depth + 1))
         case {"float": ("inf" | "-inf" | "nan") as name}:
             return float(name)
         case {"complex": [real, imag]}:

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import Graph
-from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
+from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER, make_call_op
 from tapeline.runtime.errors import GraphError
+from tapeline.runtime.op import Op
 
 Watcher: TypeAlias = Callable[[Graph, int, Sequence[Any], Any], None]
 """Told of each node after it ran: the graph, the node, its inputs and its value."""
@@ -78,3 +79,13 @@ def last_uses(graph: Graph) -> list[int]:
     for i in graph.outputs:
         last[i] = len(graph)
     return last
+
+
+def interpreted_call(name: str, graph: Graph) -> Op:
+    """A call that runs its graph node by node, where nobody compiles it into its caller."""
+
+    def kernel(*arrays: Any) -> Any:
+        values = run_graph(graph, arrays)
+        return values[0] if len(values) == 1 else tuple(values)
+
+    return make_call_op(name, graph, kernel)

@@ -11,19 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import Graph, NodeSpec
-from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
+from tapeline.compiler.ir.interpret import interpreted_call
+from tapeline.compiler.ir.structure_ops import CALL_PREFIX, CONSTANT, PLACEHOLDER
 from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.errors import DTypeError, GraphError
 from tapeline.runtime.op import Attrs, Op, get_op, make_op
 from tapeline.runtime.sizes import OPPOSITES, Sizes
-from tapeline.runtime.spec import SUPPORTED_DTYPES, TensorSpec, canonical_dtype, spec_of
+from tapeline.runtime.spec import TensorSpec, canonical_dtype, dtype_named, spec_of
 
 OpSource: TypeAlias = Op | Callable[[tuple[Graph, ...]], Op]
 """An op, or for an op with sub-graphs a function that makes it of them."""
 
-_DTYPES = {dtype.name: dtype for dtype in SUPPORTED_DTYPES}
 _NAMES: dict[str, object] = {"inf": float("inf"), "nan": float("nan"), "Ellipsis": Ellipsis}
-_NAMES.update(_DTYPES)
 
 _EXTENTS = r"[\w, ?+*/%()-]*"
 _TYPE = rf"\w+\[{_EXTENTS}\]"
@@ -195,6 +194,8 @@ class _Parser:
             graphs = tuple(self.graphs[int(k)] for k in re.findall(r"\d+", subgraphs))
             if source is not None and not isinstance(source, Op):
                 return source(graphs)
+            if name.startswith(CALL_PREFIX):
+                return interpreted_call(name, graphs[0])
             try:
                 return make_op(name, graphs)
             except KeyError:
@@ -255,8 +256,10 @@ def _check_id(graph: Graph, node_id: int) -> None:
 def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
-    if isinstance(node, ast.Name) and node.id in _NAMES:
-        return _NAMES[node.id]
+    if isinstance(node, ast.Name):
+        found = _NAMES.get(node.id) or dtype_named(node.id)
+        if found is not None:
+            return found
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_literal(node.operand)
     if isinstance(node, ast.Tuple):
@@ -267,6 +270,7 @@ def _literal(node: ast.expr) -> Any:
         arguments = [_literal(item) for item in node.args]
         if node.func.id == "complex" and len(arguments) == 2:
             return complex(*arguments)
-        if node.func.id in _DTYPES and len(arguments) == 1:
-            return _DTYPES[node.func.id].type(arguments[0])
+        scalar = dtype_named(node.func.id)
+        if scalar is not None and len(arguments) == 1:
+            return scalar.type(arguments[0])
     raise GraphError(f"cannot read the value {ast.unparse(node)!r}")

@@ -67,6 +67,10 @@ SIZE = define_op("size", kernel=_size_kernel, infer=_size_infer, n_inputs=0, att
 """A size that a trace left open, as a number."""
 
 
+CALL_PREFIX = "call:"
+"""How the names of calls of compiled functions begin."""
+
+
 def make_call_op(
     name: str,
     subgraph: Graph,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.errors import SavedFileError
-from tapeline.runtime.spec import SUPPORTED_DTYPES
+from tapeline.runtime.spec import bfloat16_dtype, dtype_named
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -31,7 +31,8 @@ _NO_HEADER = (
 )  # fmt: skip
 """What reading the head of an array raises where there is none."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_DTYPES = {dtype.name: dtype for dtype in SUPPORTED_DTYPES}
+_BFLOAT16 = "|V2"
+"""What NumPy's format calls the dtype: two bytes, of which it knows no more."""
 
 
 class Arrays:
@@ -168,10 +169,11 @@ class ArchiveReader:
                 shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(stream)
         except _NO_HEADER as error:
             raise self.error(f"{name} is no array ({error})") from None
-        native = _DTYPES.get(dtype.name)
+        native = bfloat16_dtype() if dtype.str == _BFLOAT16 else dtype_named(dtype.name)
         if native is None or is_fortran:
             raise self.error(f"{name} holds {dtype}, which Tapeline does not")
         data = content[stream.tell() :]
         if math.prod(shape) * dtype.itemsize != len(data):
             raise self.error(f"{name} has shape {shape} and {len(data)} bytes of data")
-        return np.frombuffer(data, dtype).reshape(shape).astype(native)
+        read = np.frombuffer(data, native if dtype.str == _BFLOAT16 else dtype)
+        return read.reshape(shape).astype(native)

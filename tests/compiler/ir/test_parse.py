@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from tests.sampling import op_cases, sampled_ops
 
+import tapeline as tl
 from tapeline.compiler.ir.graph import Graph, graphs_equal
+from tapeline.compiler.ir.interpret import run_graph
 from tapeline.compiler.ir.parse import parse_graph
 from tapeline.compiler.ir.structure_ops import make_call_op
 from tapeline.compiler.ir.text import constant_table
@@ -146,3 +148,14 @@ def test_every_op_of_the_registry_reads_back(op: Op) -> None:
         inputs = [graph.add_placeholder(TensorSpec(a.shape, a.dtype)) for a in arrays]
         graph.outputs = list(graph.picks(graph.add(op, inputs, attrs)))
         assert graphs_equal(graph, parse_graph(str(graph)))
+
+
+def test_calls_of_compiled_functions_come_back() -> None:
+    inner = tl.function(lambda x: tl.sin(x) * 2, name="inner")
+    outer = tl.function(lambda x: inner(x) + inner(x + 1), name="outer")
+    graph = outer.get_concrete_function(tl.ones(3)).graph
+    assert "call:inner" in str(graph)
+    again = parse_graph(str(graph))
+    assert graphs_equal(again, graph)
+    x = np.array([0.5, 1.0, 2.0])
+    np.testing.assert_array_equal(run_graph(again, [x])[0], run_graph(graph, [x])[0])
