@@ -17,7 +17,8 @@ sys.path.insert(0, str(ROOT / "src"))
 
 _HEADING = re.compile(r"^(\w[\w ]*)\n-+$", re.M)
 _NAMESPACES = (
-    "nn", "linalg", "fft", "random", "optimizers", "tape", "nest", "debugging", "export", "config",
+    "nn", "linalg", "fft", "special", "random", "optimizers", "tape", "nest", "debugging", "export",
+    "config",
 )  # fmt: skip
 
 

@@ -215,6 +215,7 @@ class Tensor:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__":
             function = NUMPY_FUNCTIONS.get(ufunc) or _further_answers().get(ufunc)
+            function = function or _numpy_functions().special_answer(ufunc)
         else:
             function = _numpy_functions().method_answer(ufunc, method)
         if function is None:

@@ -18,6 +18,7 @@ RUNTIME_LAYERS = (
     ("dims",),
     ("sizes",),
     ("spec", "dtypes", "device", "constants", "display", "reference", "foreign_trees", "tables"),
+    ("series",),
     ("op", "donated"),
     ("record",),
     ("tensor", "nest", "ranges", "loop_options"),

@@ -22,6 +22,7 @@ from tapeline.runtime.numpy_functions import (
     summaries,
 )
 from tapeline.runtime.numpy_functions.masked import masked as masked
+from tapeline.runtime.numpy_functions.special_functions import special_answer as special_answer
 from tapeline.runtime.numpy_functions.ufunc_methods import method_answer as method_answer
 from tapeline.runtime.ops import factorizations, real_fft, spectral  # noqa: F401  # register theirs
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.runtime.ops.arithmetic import divide, floor_divide, multiply, remainder
+from tapeline.runtime.ops.arithmetic import floor_divide, multiply, remainder
+from tapeline.runtime.ops.bessel import i0
 from tapeline.runtime.ops.cast import imag, real
 from tapeline.runtime.ops.comparison import equal, greater, less, less_equal
 from tapeline.runtime.ops.exponential import logaddexp
@@ -18,7 +19,8 @@ from tapeline.runtime.ops.rounding import trunc
 from tapeline.runtime.ops.selection import maximum, minimum, where
 from tapeline.runtime.ops.signs import abs as magnitude
 from tapeline.runtime.ops.signs import sign
-from tapeline.runtime.ops.trigonometric import atan2, sin
+from tapeline.runtime.ops.sinc import sinc
+from tapeline.runtime.ops.trigonometric import atan2
 from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor
 
 _FLOAT64 = np.dtype(np.float64)
@@ -108,12 +110,6 @@ def _heaviside(x1: Any, x2: Any) -> Tensor:
     return where(equal(x1, 0), x2, where(isnan(x1), math.nan, where(greater(x1, 0), 1.0, 0.0)))
 
 
-def _sinc(x: Any) -> Tensor:
-    x = _as_float(x) * math.pi
-    safe = where(equal(x, 0), 1.0, x)
-    return where(equal(x, 0), 1.0, divide(sin(safe), safe))
-
-
 def _float_power(x1: Any, x2: Any) -> Tensor:
     return power(cast_tensor(as_tensor(x1), _FLOAT64), x2)
 
@@ -157,7 +153,7 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.divmod: _divmod, np.fmod: _fmod, np.modf: _modf, np.cbrt: _cbrt, np.fabs: _fabs,
     np.fmax: _fmax, np.fmin: _fmin, np.radians: _radians, np.deg2rad: _radians,
     np.degrees: _degrees, np.rad2deg: _degrees, np.angle: _angle, np.nan_to_num: _nan_to_num,
-    np.isclose: _isclose, np.heaviside: _heaviside, np.sinc: _sinc,
+    np.i0: i0, np.isclose: _isclose, np.heaviside: _heaviside, np.sinc: sinc,
     np.float_power: _float_power, np.logaddexp2: _logaddexp2, np.isposinf: _isposinf,
     np.isneginf: _isneginf, np.isreal: _isreal, np.iscomplex: _iscomplex, np.fix: _fix,
     np.real_if_close: _real_if_close,

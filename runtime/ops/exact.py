@@ -15,86 +15,13 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import DTypeError
-from tapeline.runtime.op import Op, Predicate, Sample, ScalarEmitter, V, define_op
+from tapeline.runtime.op import Op, Sample, ScalarEmitter, V, define_op
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_elementwise
-from tapeline.runtime.spec import DType, TensorSpec
+from tapeline.runtime.ops.steps import in_chunks, polynomial
+from tapeline.runtime.spec import TensorSpec
 
 _FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
-_CHUNK = 8192
-"""Elements that are taken through all steps before the next, so that they stay in cache."""
-
-_COMPARISONS: dict[Predicate, Any] = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-    "ge": np.greater_equal,
-}  # fmt: skip
-
-
-class _Arrays:
-    """The part of `ScalarEmitter` that the steps use, on arrays."""
-
-    add, sub, mul, div = np.add, np.subtract, np.multiply, np.divide
-    neg, rint, select = np.negative, np.rint, np.where
-    bit_and, bit_or = np.bitwise_and, np.bitwise_or
-    shift_right = np.right_shift
-
-    @staticmethod
-    def constant(value: Any, dtype: DType) -> Any:
-        return dtype.type(value)
-
-    @staticmethod
-    def const(value: Any, like: Any) -> Any:
-        return like.dtype.type(value)
-
-    @staticmethod
-    def cast(x: Any, dtype: DType) -> Any:
-        return x.astype(dtype)
-
-    @staticmethod
-    def bitcast(x: Any, dtype: DType) -> Any:
-        return x.view(dtype)
-
-    @staticmethod
-    def compare(predicate: Predicate, a: Any, b: Any) -> Any:
-        return _COMPARISONS[predicate](a, b)
-
-
-_ARRAYS: Any = _Arrays
-
-
-def _in_chunks(steps: Callable[..., Any]) -> Callable[[Array], Array]:
-    """The kernel that takes these steps."""
-
-    def kernel(x: Array) -> Array:
-        flat = np.ascontiguousarray(x).reshape(-1)
-        out = np.empty_like(flat)
-        for start in range(0, flat.size, _CHUNK):
-            part = slice(start, start + _CHUNK)
-            out[part] = steps(_ARRAYS, flat[part])
-        return out.reshape(x.shape)
-
-    return kernel
-
-
-def _polynomial(b: ScalarEmitter[V], x: V, coefficients: list[float]) -> V:
-    """The value at x; the constant term comes first."""
-    if b is _ARRAYS:
-        found: V = _polynomial_of_array(x, coefficients)
-        return found
-    total = b.const(coefficients[-1], x)
-    for coefficient in reversed(coefficients[:-1]):
-        total = b.add(b.mul(total, x), b.const(coefficient, x))
-    return total
-
-
-def _polynomial_of_array(x: Any, coefficients: list[float]) -> Any:
-    """The same steps without new arrays in between."""
-    total = np.full_like(x, coefficients[-1])
-    for coefficient in reversed(coefficients[:-1]):
-        total *= x
-        total += coefficient
-    return total
-
 
 # --- logarithm -------------------------------------------------------------------------------
 
@@ -122,7 +49,7 @@ def _log_steps(b: ScalarEmitter[V], x: V) -> V:
     k = b.select(is_large, b.add(k, one), k)
     s = b.div(b.sub(m, one), b.add(m, one))
     z = b.mul(s, s)
-    tail = b.mul(b.mul(s, z), _polynomial(b, z, _LOG_TERMS))
+    tail = b.mul(b.mul(s, z), polynomial(b, z, _LOG_TERMS))
     rest = b.add(tail, b.mul(k, b.const(_LN2_LOW, x)))
     return b.add(b.mul(k, b.const(_LN2_HIGH, x)), b.add(b.add(s, s), rest))
 
@@ -145,8 +72,8 @@ def _turned(b: ScalarEmitter[V], x: V, quarters: int) -> V:
     quarter = b.rint(b.mul(x, b.const(4.0, x)))
     angle = b.mul(b.sub(x, b.mul(quarter, b.const(0.25, x))), b.const(2.0 * math.pi, x))
     square = b.mul(angle, angle)
-    sine = b.mul(angle, _polynomial(b, square, _SINE))
-    cosine = _polynomial(b, square, _COSINE)
+    sine = b.mul(angle, polynomial(b, square, _SINE))
+    cosine = polynomial(b, square, _COSINE)
     number = b.sub(b.cast(quarter, _INT64), b.constant(quarters, _INT64))
     zero = b.constant(0, _INT64)
     is_odd = b.compare("ne", b.bit_and(number, b.constant(1, _INT64)), zero)
@@ -185,7 +112,7 @@ def _define(name: str, steps: Callable[..., Any]) -> Op:
     return define_op(
         name,
         batch=batch_elementwise,
-        kernel=_in_chunks(steps),
+        kernel=in_chunks(steps),
         infer=infer,
         vjps=(None,),
         emit=steps,

@@ -14,7 +14,7 @@ from tapeline.runtime.operators import make_unary
 from tapeline.runtime.ops.pointwise import along, call, define_pointwise, emit_call, one_minus
 from tapeline.runtime.tensor import Tensor, TensorLike
 
-_TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
+TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 # -- sigmoid ---------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ def _erf_table() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """erf and its slope at the multiples of 1 / _ERF_STEPS up to the limit."""
     points = np.arange(int(_ERF_LIMIT * _ERF_STEPS) + 1) / _ERF_STEPS
     values = np.array([math.erf(point) for point in points])
-    return values, _TWO_OVER_SQRT_PI * np.exp(-points * points)
+    return values, TWO_OVER_SQRT_PI * np.exp(-points * points)
 
 
 _ERF_BLOCK = 8192
@@ -124,7 +124,7 @@ def _erf_block(x: Any) -> Any:
 
 
 def _erf_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return along(ct, _TWO_OVER_SQRT_PI * call(get_op("exp"), -(x * x)))
+    return along(ct, TWO_OVER_SQRT_PI * call(get_op("exp"), -(x * x)))
 
 
 ERF = define_pointwise(

@@ -146,6 +146,7 @@ from tapeline.runtime.ops.extrema import argmax as argmax
 from tapeline.runtime.ops.extrema import argmin as argmin
 from tapeline.runtime.ops.extrema import max as max
 from tapeline.runtime.ops.extrema import min as min
+from tapeline.runtime.ops.gamma_functions import lgamma as lgamma
 from tapeline.runtime.ops.gather import segment_sum as segment_sum
 from tapeline.runtime.ops.gather import take as take
 from tapeline.runtime.ops.gather import take_along_axis as take_along_axis
@@ -271,9 +272,12 @@ if TYPE_CHECKING:
     from tapeline import nn as nn
     from tapeline import optimizers as optimizers
     from tapeline import random as random
+    from tapeline import special as special
     from tapeline import testing as testing
 
-_NAMESPACES = frozenset({"debugging", "fft", "linalg", "nn", "optimizers", "random", "testing"})
+_NAMESPACES = frozenset(
+    {"debugging", "fft", "linalg", "nn", "optimizers", "random", "special", "testing"}
+)
 """The namespaces that are loaded when they are first used."""
 
 

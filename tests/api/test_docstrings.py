@@ -13,7 +13,8 @@ import pytest
 import tapeline as tl
 
 NAMESPACES = (
-    "debugging", "export", "fft", "linalg", "nest", "nn", "optimizers", "random", "tape", "testing",
+    "debugging", "export", "fft", "linalg", "nest", "nn", "optimizers", "random", "special", "tape",
+    "testing",
 )  # fmt: skip
 
 
