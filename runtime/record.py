@@ -97,12 +97,13 @@ OWN: dict[int, TapeSet] = {}
 """The set of each tape alone, by its id, until it is released."""
 COMBINED: dict[tuple[int, ...], TapeSet] = {}
 """The sets of several tapes, by their ids, until one of them is released."""
-_next_tape: Callable[[], int] = count(1).__next__
+TAPE_IDS = count(1)
+"""The ids that tapes get in turn."""
 
 
 def open_tape_set() -> TapeSet:
     """The set of a new tape alone."""
-    ident = _next_tape()
+    ident = next(TAPE_IDS)
     made = OWN[ident] = TapeSet()
     made.ids = (ident,)
     made.memo = None

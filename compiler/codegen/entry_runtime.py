@@ -16,7 +16,7 @@ import numpy as np
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.function_text import FunctionText
 from tapeline.runtime.dispatch import STATE
-from tapeline.runtime.record import SERIALS, Node, TapeSet
+from tapeline.runtime.record import EMPTY, SERIALS, Node, TapeSet
 
 if TYPE_CHECKING:
     from tapeline.compiler.codegen.engine import CompiledModule
@@ -31,6 +31,7 @@ _NAMES = (
     "tapeline_release",
     "tapeline_record",
     "tapeline_state",
+    "tapeline_leaf",
 )
 
 _KEPT: list[Any] = []
@@ -59,6 +60,7 @@ def _runtime(tensor_class: type) -> CompiledModule:
         "py_zero": id(0),
         "py_node_type": id(Node),
         "py_empty_tuple": id(()),
+        "py_no_tapes": id(EMPTY),
         "py_serials": id(SERIALS),
         "py_state": id(STATE),
         "py_dict_name": id(_DICT_NAME),
@@ -76,6 +78,7 @@ def _runtime(tensor_class: type) -> CompiledModule:
         _release(),
         _record(),
         _state(),
+        _leaf(),
     ]
     declarations = sorted(set().union(*(fn.declarations for fn in functions)))
     declarations += [f"@{name} = external global i8" for name in symbols if name.startswith("py_")]
@@ -317,6 +320,30 @@ def _record() -> FunctionText:
     fn.label("lost")
     fn.call("void", "Py_DecRef", ("ptr", "%parents"))
     fn.call("void", "Py_DecRef", ("ptr", "%saved"))
+    fn.line("ret ptr null")
+    return fn
+
+
+def _leaf() -> FunctionText:
+    """A node without history that tapes watch."""
+    fn = FunctionText("ptr @tapeline_leaf(ptr %tapes) nounwind")
+    serial = fn.call("ptr", "PyIter_Next", ("ptr", "@py_serials"))
+    fn.branch(fn.compare("eq", serial, "null", "ptr"), "failed", "numbered")
+    fn.label("numbered")
+    node = fn.call("ptr", "PyType_GenericAlloc", ("ptr", "@py_node_type"), ("i64", 0))
+    fn.branch(fn.compare("eq", node, "null", "ptr"), "unused", "made")
+    fn.label("made")
+    fn.store("ptr", serial, fn.offset(node, layout.slot_offset(Node, "serial")))
+    slots = {"op": "@py_none", "rec": "@py_no_tapes", "tapes": "%tapes"}
+    slots |= dict.fromkeys(("attrs", "parents", "saved"), "@py_empty_tuple")
+    for name, value in slots.items():
+        fn.call("void", "Py_IncRef", ("ptr", value))
+        fn.store("ptr", value, fn.offset(node, layout.slot_offset(Node, name)))
+    fn.line(f"ret ptr {node}")
+    fn.label("unused")
+    fn.call("void", "Py_DecRef", ("ptr", serial))
+    fn.jump("failed")
+    fn.label("failed")
     fn.line("ret ptr null")
     return fn
 

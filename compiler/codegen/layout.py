@@ -118,6 +118,21 @@ def dict_size_address(table: dict[Any, Any]) -> int:
     return id(table) + DICT_USED
 
 
+def lock_word_address(lock: Any) -> int | None:
+    """The address of a word that is 0 while nobody holds the reentrant lock and otherwise not; None
+    if there is none."""
+    probe = type(lock)()
+    offsets = range(FIRST_FIELD, type(lock).__basicsize__ - 7, 8)
+    before = [_word(probe, offset) for offset in offsets]
+    with probe:
+        held = [_word(probe, offset) for offset in offsets]
+    after = [_word(probe, offset) for offset in offsets]
+    for offset, *words in zip(offsets, before, held, after, strict=True):
+        if not words[0] and words[1] and not words[2]:
+            return id(lock) + offset
+    return None
+
+
 def native_entry_allowed() -> bool:
     """Whether calls may take the native path in this process."""
     return os.environ.get(NATIVE_ENTRY_VARIABLE) != "0" and self_test()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tapeline.compiler.codegen.engine import CompiledModule
 
 _FASTCALL = 0x80
+_KEYWORDS = 0x02
 _OP_FILES = "tapeline.runtime.ops."
 _KEPT: list[Any] = []
 """What CPython or machine code points to for as long as the process lives."""
@@ -58,16 +59,15 @@ def builtin(name: str, address: int) -> Any:
     return make(ctypes.addressof(definition), None, None)
 
 
-def _method(name: str, address: int, n_inputs: int) -> Any:
-    """The same as a method of tensors."""
-    operand = "" if n_inputs == 1 else ", other"
-    doc = f"{name}($self{operand}, /)\n--\n\n"  # where `inspect` looks for a signature
-    definition = MethodDef(name.encode(), address, _FASTCALL, doc.encode())
+def method(cls: type, name: str, address: int, doc: str, takes_names: bool = False) -> Any:
+    """The same as a method of a class. `inspect` looks for a signature at the head of the text."""
+    flags = _FASTCALL | (_KEYWORDS if takes_names else 0)
+    definition = MethodDef(name.encode(), address, flags, doc.encode())
     make = ctypes.pythonapi.PyDescr_NewMethod
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.py_object, ctypes.c_void_p]
     _KEPT.append(definition)
-    return make(Tensor, ctypes.addressof(definition))
+    return make(cls, ctypes.addressof(definition))
 
 
 def install() -> None:
@@ -87,9 +87,10 @@ def install() -> None:
         if id(value) in faster:
             number, _ = faster[id(value)]
             address = module.address(f"method{number}")
-            method = _method(name, address, served[number].n_inputs)
-            METHODS.append((served[number], method))
-            setattr(Tensor, name, method)
+            operand = "" if served[number].n_inputs == 1 else ", other"
+            made = method(Tensor, name, address, f"{name}($self{operand}, /)\n--\n\n")
+            METHODS.append((served[number], made))
+            setattr(Tensor, name, made)
     for module_name, file in list(sys.modules.items()):
         if module_name.startswith(_OP_FILES):
             for name, value in list(vars(file).items()):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.function_text import FunctionText
-from tapeline.compiler.codegen.object_text import ObjectText
+from tapeline.compiler.codegen.tape_text import MISSED, TapeText
 from tapeline.runtime.record import Node, TapeSet
 from tapeline.runtime.recorder import Tape
 from tapeline.runtime.tensor import Tensor
@@ -20,21 +20,17 @@ _HELD = (
 )  # fmt: skip
 
 
-class GradientText(ObjectText):
-    """Writes `gradient_of(tape, target, sources)`."""
+class GradientText(TapeText):
+    """Writes `gradient_of(tape, target, sources, kind)`: gradients by the sources, a tuple, in a
+    list or tuple if that is the kind, else bare. It returns `MISSED` where Python must serve."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "ptr @tapeline_gradient_of(ptr %self, ptr %args, i64 %count) nounwind", _HELD
-        )
+        header = "ptr @gradient_of(ptr %tape, ptr %target, ptr %sources, ptr %kind) nounwind"
+        super().__init__(header, _HELD)
+        self.tape, self.target, self.sources = "%tape", "%target", "%sources"
 
     def write(self) -> FunctionText:
         """The whole text."""
-        fn = self.fn
-        self.branch_if(fn.compare("ne", "%count", 3), "python")
-        self.tape, self.target, self.sources = (
-            fn.load("ptr", fn.offset("%args", 8 * number)) for number in range(3)
-        )
         self.check_thread()
         self.check_tape()
         self.check_target()
@@ -46,31 +42,23 @@ class GradientText(ObjectText):
         self.wrap()
         self.end_tape()
         self.end()
-        return fn
+        return self.fn
 
     # -- whether it is served
-
-    def word(self, name: str) -> str:
-        """A 64-bit word of memory."""
-        return self.fn.load("i64", f"@{name}")
 
     def check_thread(self) -> None:
         """No handler or callback in the process, no tape and no sparse walk in this thread."""
         fn = self.fn
         self.branch_unless(self.same(fn.load("ptr", "@py_busy"), "@py_zero"), "python")
         self.branch_if(fn.compare("ne", self.word("py_cells"), 0), "python")
-        here = self.own("here", self.checked(fn.call("ptr", "tapeline_state")))
+        here = self.thread_state()
         self.branch_unless(self.is_none(self.look_up(here, "@py_active")), "python")
         self.branch_unless(self.same(self.look_up(here, "@py_sparse"), "@py_false"), "python")
 
-    def look_up(self, table: str, key: str) -> str:
-        """What a dict holds; null if nothing."""
-        return self.fn.call("ptr", "PyDict_GetItemWithError", ("ptr", table), ("ptr", key))
-
     def check_tape(self) -> None:
         """The tape can be used once, has recorded and is not used yet."""
-        for name in ("persistent", "_is_recording", "_is_used"):
-            self.branch_unless(self.same(self.slot(self.tape, Tape, name), "@py_false"), "python")
+        no = "@py_false"
+        self.require(self.tape, Tape, persistent=no, _is_recording=no, _is_used=no)
         own = self.own("own", self.slot(self.tape, Tape, "_own"))
         self.branch_unless(self.same(self.kind(own), "@py_tape_set_type"), "python")
 
@@ -95,21 +83,12 @@ class GradientText(ObjectText):
         """The nodes of the sources as a tuple; their smallest serial."""
         fn = self.fn
         sources = self.sources
-        items = fn.alloca(8, 8)
-        kind = self.kind(sources)
-        fn.store("ptr", fn.offset(sources, layout.TUPLE_ITEMS), items)
-        self.branch_if(self.same(kind, "@py_tuple_type"), "listed")
-        self.branch_unless(self.same(kind, "@py_list_type"), "python")
-        fn.store("ptr", fn.load("ptr", fn.offset(sources, layout.LIST_ITEMS)), items)
-        fn.jump("listed")
-        fn.label("listed")
         count = self.length(sources)
         self.branch_if(fn.compare("eq", count, 0), "python")
         nodes = self.take("nodes", self.checked(fn.call("ptr", "PyTuple_New", ("i64", count))))
-        first = fn.load("ptr", items)
 
         def one(index: str, carried: list[str]) -> list[str]:
-            node = self.source_node(fn.load("ptr", fn.offset(first, fn.mul(index, 8))))
+            node = self.source_node(self.item(sources, index))
             fn.call("void", "Py_IncRef", ("ptr", node))
             start = fn.offset(nodes, layout.TUPLE_ITEMS)
             fn.store("ptr", node, fn.offset(start, fn.mul(index, 8)))
@@ -164,14 +143,11 @@ class GradientText(ObjectText):
         self.set_slot(self.tape, Tape, "_is_used", "@py_true")
         self.own("claimed", self.get("own"))
         here = self.get("here")
-        self.own("masked", self.look_up(here, "@py_masked"))
+        masked = self.own("masked", self.look_up(here, "@py_masked"))
+        self.branch_if(self.same(masked, "@py_false"), "claimed")
         self.set_item(here, "@py_masked", "@py_false")
-
-    def set_item(self, table: str, key: str, value: str) -> None:
-        """table[key] = value"""
-        self.succeed(
-            self.fn.call("i32", "PyDict_SetItem", ("ptr", table), ("ptr", key), ("ptr", value))
-        )
+        self.fn.jump("claimed")
+        self.fn.label("claimed")
 
     def walk(self, low: str) -> None:
         """The way back, with None for sources that it does not reach."""
@@ -220,101 +196,104 @@ class GradientText(ObjectText):
         fn.label("unmasked")
 
     def wrap(self) -> None:
-        """The list of results."""
+        """The results: a list, or a tuple."""
         fn = self.fn
         nodes, wanted = self.get("nodes"), self.get("wanted")
         count = self.length(nodes)
-        found = self.take("found", self.checked(fn.call("ptr", "PyList_New", ("i64", count))))
+        items = fn.alloca(8, 8)
+        fn.branch(self.same("%kind", "@py_list_type"), "as_list", "as_tuple")
+        fn.label("as_list")
+        made = self.take("found", self.checked(fn.call("ptr", "PyList_New", ("i64", count))))
+        fn.store("ptr", fn.load("ptr", fn.offset(made, layout.LIST_ITEMS)), items)
+        fn.jump("have_row")
+        fn.label("as_tuple")
+        made = self.take("found", self.checked(fn.call("ptr", "PyTuple_New", ("i64", count))))
+        fn.store("ptr", fn.offset(made, layout.TUPLE_ITEMS), items)
+        fn.jump("have_row")
+        fn.label("have_row")
+        first = fn.load("ptr", items)
 
         def one(index: str, _: list[str]) -> None:
             number = fn.number()
             part = self.look_up(wanted, self.item(nodes, index))
             self.branch_if(self.same(part, "null"), "failed")
-            result = fn.alloca(8, 8)
+            place = fn.offset(first, fn.mul(index, 8))
             is_array = self.same(self.kind(part), "@py_ndarray")
             fn.branch(is_array, f"array{number}", f"other{number}")
             fn.label(f"array{number}")
             fn.call("void", "Py_IncRef", ("ptr", part))
             made = fn.call("ptr", "tapeline_new_tensor", ("ptr", part))
-            fn.store("ptr", self.checked(made), result)
+            fn.store("ptr", self.checked(made), place)
             fn.jump(f"wrapped{number}")
             fn.label(f"other{number}")
-            fn.store("ptr", self.call("@py_as_cotangent", part), result)
+            fn.store("ptr", self.call("@py_as_cotangent", part), place)
             fn.jump(f"wrapped{number}")
             fn.label(f"wrapped{number}")
-            self.succeed(
-                fn.call(
-                    "i32", "PyList_SetItem", ("ptr", found), ("i64", index),
-                    ("ptr", fn.load("ptr", result)),
-                )
-            )  # fmt: skip
 
         fn.loop(0, count, 1, one)
 
     # -- the end of the tape
 
     def end_tape(self) -> None:
-        """What `release` does; by itself where only this tape has records."""
+        """What `release` does; by itself where only this tape has records, and nobody is at work on
+        any. Nothing runs Python until no record knows the tape any more."""
         fn = self.fn
         own = self.get("own")
         records = self.take(
             "records", self.checked(fn.call("ptr", "PySequence_List", ("ptr", own)))
         )
-        self.release(self.call("@py_lock"))
+        self.require_free_lock("shared")
         self.branch_if(fn.compare("ne", self.word("py_cells"), 0), "shared")
         self.branch_if(fn.compare("ne", self.word("py_combined"), 0), "shared")
-        ids = self.slot(own, TapeSet, "ids")
-        status = fn.call(
-            "i32", "PyDict_DelItem", ("ptr", "@py_own_sets"), ("ptr", self.item(ids, 0))
-        )
-        fn.branch(fn.compare("eq", status, 0, "i32"), "known", "unknown")
-        fn.label("unknown")
-        fn.call("void", "PyErr_Clear")
-        fn.jump("known")
-        fn.label("known")
+        self.forget_item("@py_own_sets", self.item(self.slot(own, TapeSet, "ids"), 0))
         items = fn.load("ptr", fn.offset(records, layout.LIST_ITEMS))
-        fn.loop(0, self.length(records), 1, lambda k, _: self.cut(items, k))
+        count = self.length(records)
+        fn.loop(0, count, 1, lambda k, _: self.cut(items, k, "@py_no_tapes", "rec", "tapes"))
         fn.call("i32", "PySet_Clear", ("ptr", own))
         self.set_slot(own, TapeSet, "ids", "@py_empty_tuple")
         self.set_slot(own, TapeSet, "memo", "@py_none")
         self.set_slot(own, TapeSet, "drop", "@py_none")
+        self.drop("claimed")
+        fn.loop(0, count, 1, lambda k, _: self.cut(items, k, "@py_empty_tuple", "parents", "saved"))
         fn.jump("ended")
         fn.label("shared")
         self.release(self.call("@py_release", self.get("own")))
+        self.drop("claimed")
         fn.jump("ended")
         fn.label("ended")
-        self.drop("claimed")
-        self.release(self.call("@py_unlock"))
 
-    def cut(self, items: str, index: str) -> None:
-        """Takes the history from one node, if it lives."""
+    def cut(self, items: str, index: str, value: str, *names: str) -> None:
+        """Puts a value into slots of one node, if it lives. One that is being freed may still be
+        referred to."""
         fn = self.fn
         dead = f"dead{fn.number()}"
         weak = fn.load("ptr", fn.offset(items, fn.mul(index, 8)))
-        node = self.checked(fn.call("ptr", "PyObject_CallNoArgs", ("ptr", weak)))
+        node = fn.load("ptr", fn.offset(weak, layout.REFERENT))
         self.branch_if(self.is_none(node), dead)
-        for name in ("parents", "saved"):
-            self.set_slot(node, Node, name, "@py_empty_tuple")
-        for name in ("rec", "tapes"):
-            self.set_slot(node, Node, name, "@py_no_tapes")
+        count = fn.load("i32", fn.offset(node, layout.OBJECT_REFCOUNT), 4)
+        self.branch_if(fn.compare("eq", count, 0, "i32"), dead)
+        fn.call("void", "Py_IncRef", ("ptr", node))
+        for name in names:
+            self.set_slot(node, Node, name, value)
+        self.release(node)
         fn.jump(dead)
         fn.label(dead)
-        self.release(node)
 
     def end(self) -> None:
         """The ways out."""
         fn = self.fn
+        self.branch_unless(self.same("%kind", "@py_tensor_type"), "whole")
+        only = self.item(self.get("found"), 0)
+        fn.call("void", "Py_IncRef", ("ptr", only))
+        self.give_up()
+        fn.line(f"ret ptr {only}")
+        fn.label("whole")
         found = self.pass_on("found")
         self.give_up()
         fn.line(f"ret ptr {found}")
         fn.label("python")
         self.give_up()
-        for number in range(3):
-            fn.store(
-                "ptr", fn.load("ptr", fn.offset("%args", 8 * number)),
-                fn.offset(self.vector, 8 * number),
-            )  # fmt: skip
-        fn.line(f"ret ptr {self.raw_call('@py_gradient_of', 3)}")
+        fn.line(f"ret ptr {MISSED}")
         fn.label("failed")
         claimed = self.get("claimed")
         fn.branch(self.same(claimed, "null"), "raise", "clean")

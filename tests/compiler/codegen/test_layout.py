@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,33 @@ def test_self_test_notices_a_wrong_offset(name: str, monkeypatch: pytest.MonkeyP
 def test_self_test_notices_another_type_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "TYPE_FLAGS", 160)
     assert not self_test.__wrapped__()
+
+
+def test_the_word_of_a_lock_tells_whether_it_is_held() -> None:
+    lock = threading.RLock()
+    place = layout.lock_word_address(lock)
+    assert place is not None
+    word = ctypes.c_uint64.from_address(place)
+    assert not word.value
+    with lock:
+        assert word.value
+        with lock:
+            assert word.value
+        assert word.value
+    assert not word.value
+    other = threading.Thread(target=lock.acquire)
+    other.start()
+    other.join()
+    assert word.value
+
+
+def test_a_lock_of_another_kind_has_no_such_word() -> None:
+    class Lock:
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None: ...
+
+    assert layout.lock_word_address(Lock()) is None
 
 
 def test_slot_offsets_lead_to_the_values() -> None:

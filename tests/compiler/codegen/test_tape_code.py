@@ -33,6 +33,7 @@ def _installed() -> Iterator[None]:
     assert tape_code.install()
     use_machine_code()
     yield
+    use_machine_code()
     array_walk.WALKER[0], backprop.GRADIENT_OF[0] = before
 
 
@@ -44,10 +45,14 @@ def use_machine_code() -> None:
         assert type(array_walk.WALKER[0]).__name__ == "builtin_function_or_method"
         _NATIVE.extend([array_walk.WALKER[0], backprop.GRADIENT_OF[0]])
     array_walk.WALKER[0], backprop.GRADIENT_OF[0] = _NATIVE
+    for cls, name, _, native in tape_code.NATIVE_METHODS:
+        setattr(cls, name, native)
 
 
 def use_python() -> None:
     array_walk.WALKER[0], backprop.GRADIENT_OF[0] = array_walk.walk_arrays, backprop.gradient_of
+    for cls, name, function, _ in tape_code.NATIVE_METHODS:
+        setattr(cls, name, function)
 
 
 def random_program(rng: np.random.Generator, pool: list[Any], length: int) -> Any:
