@@ -68,9 +68,9 @@ def compile_entry(
 
 
 def is_recycled(out: OutSpec) -> bool:
-    """Whether an output's array may be used again when its tensor is gone: small ones only, since
-    one array stays allocated per output."""
-    if out.kind != "tensor" or out.dtype is None or not layout.REFCOUNT_IS_READABLE:
+    """Whether an output's array may be used again when nobody holds it any more: small ones only,
+    since one array stays allocated per output."""
+    if out.kind not in ("tensor", "array") or out.dtype is None or not layout.REFCOUNT_IS_READABLE:
         return False
     return math.prod(out.shape) * out.dtype.itemsize <= _RECYCLED_BYTES
 

@@ -147,8 +147,14 @@ def test_recycled_array_dies_with_the_entry(x: Tensor) -> None:
 
 def test_array_in_array_out() -> None:
     spec = EntrySpec((ArgSpec("array", F4, (2, 2)),), (OutSpec("array", F4, (4,)),), Tensor)
-    result = callee(spec)(np.arange(4, dtype=np.float32).reshape(2, 2))
+    function = callee(spec)
+    result = function(np.arange(4, dtype=np.float32).reshape(2, 2))
     np.testing.assert_array_equal(result, [1, 3, 5, 7])
+    view = result[1:]
+    del result
+    again = function(np.zeros((2, 2), np.float32))
+    np.testing.assert_array_equal(view, [3, 5, 7])
+    assert not np.shares_memory(again, view)
 
 
 def test_other_calls_take_the_slow_path(x: Tensor) -> None:

@@ -121,19 +121,30 @@ def test_wrong_uses_are_refused() -> None:
 
 def test_arguments_by_name_and_rows_of_sources() -> None:
     x, w, v = tl.asarray(3.0), tl.asarray(4.0), tl.Variable(5.0)
-    for sources in ([x, w], (w, x), [v], {"a": x, "b": [w]}, v, (), [x, x]):
+    expected = {id(x): 20.0, id(w): 15.0, id(v): 12.0}
+
+    def product() -> tuple[tl.GradientTape, Any]:
         with tl.GradientTape() as tape:
             tape.watch(tensor=x)
             tape.watch([w])
             y = x * w * v
-        expected = {id(x): 20.0, id(w): 15.0, id(v): 12.0}
+        return tape, y
+
+    rows: list[Any] = [[x, w], (w, x), [v], (), [x, x]]
+    for sources in rows:
+        tape, y = product()
         found = tape.gradient(target=y, sources=sources)
-        assert type(found) is (tl.Tensor if sources is v else type(sources))
-        flat = [found["a"], *found["b"]] if isinstance(sources, dict) else found
-        wanted = [x, w] if isinstance(sources, dict) else sources
-        if sources is v:
-            flat, wanted = [found], [v]
-        assert [part.item() for part in flat] == [expected[id(each)] for each in wanted]
+        assert type(found) is type(sources)
+        assert [part.item() for part in found] == [expected[id(each)] for each in sources]
+        tape, y = product()
+        again = tape.gradient(y, sources)
+        assert type(again) is type(sources)
+        assert [part.item() for part in again] == [part.item() for part in found]
+    tape, y = product()
+    named = tape.gradient(y, {"a": x, "b": [w]})
+    assert (named["a"].item(), named["b"][0].item()) == (20.0, 15.0)
+    tape, y = product()
+    assert tape.gradient(y, v).item() == 12.0
 
 
 def test_what_a_class_derived_from_the_tape_says_is_done() -> None:
@@ -240,10 +251,15 @@ def test_nothing_is_left_behind() -> None:
 
 def test_watching_waits_for_another_thread_at_work_on_records() -> None:
     x, done = tl.asarray(3.0), threading.Event()
+
+    def watch() -> None:
+        tape.watch(x)
+        done.set()
+
     with tl.GradientTape() as tape:
         record.LOCK.acquire()
         try:
-            other = threading.Thread(target=lambda: (tape.watch(x), done.set()))
+            other = threading.Thread(target=watch)
             other.start()
             assert not done.wait(0.05)
             assert x._node is None
