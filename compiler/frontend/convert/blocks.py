@@ -298,6 +298,20 @@ class Blocks(ast.NodeTransformer):
             name = f"_{self._class_name.lstrip('_')}{name}"
         return operate("attr", node.value, constant(name, node), like=node)
 
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        """`x[key] += v`: x is asked what that means where the key is a mask."""
+        self.generic_visit(node)
+        if isinstance(node.target, ast.Subscript):
+            node.target.value = operate("cell", node.target.value, like=node.target.value)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        """The read of an item: of an array of NumPy also where a tensor says which."""
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Load) and not isinstance(node.value, ast.Constant):
+            node.value = operate("table", node.value, like=node.value)
+        return node
+
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         """`and`, `or`: the later operands as lambdas."""
         if suspends([node]) or contains(node.values[1:], ast.NamedExpr):

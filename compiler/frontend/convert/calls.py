@@ -18,8 +18,9 @@ from tapeline.compiler.frontend.convert.builtin_calls import BUILTINS, METHODS
 from tapeline.compiler.frontend.convert.containers import CellSlot, Slot
 from tapeline.compiler.frontend.convert.conversion import Conversion, conversion_of
 from tapeline.compiler.frontend.convert.installed import is_installed
-from tapeline.compiler.frontend.convert.numpy_calls import numpy_callee, vectorized
+from tapeline.compiler.frontend.convert.numpy_calls import numpy_callee
 from tapeline.compiler.frontend.convert.state import is_staging, outer_graph
+from tapeline.compiler.frontend.convert.vectorizing import vectorized
 from tapeline.compiler.frontend.location import is_library_code
 
 _IS_USERS: OrderedDict[CodeType, bool] = OrderedDict()

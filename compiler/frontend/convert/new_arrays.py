@@ -43,6 +43,9 @@ def _writes(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, list[ast.expr]]]:
     """The variable, and the expressions of its writes: values and places."""
     for node in nodes:
         targets: list[ast.expr]
+        if isinstance(node, ast.Call):
+            yield from _written_by(node)
+            continue
         if isinstance(node, ast.AugAssign):
             targets, value = [node.target], node.value
         elif isinstance(node, ast.Assign):
@@ -55,6 +58,23 @@ def _writes(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, list[ast.expr]]]:
                     yield one.value.id, [one.slice, value]
                 elif isinstance(one, ast.Name) and isinstance(node, ast.AugAssign):
                     yield one.id, [value]
+
+
+_WRITERS = frozenset({"at", "copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"})
+"""The names of NumPy's functions that write to their first argument."""
+
+
+def _written_by(node: ast.Call) -> Iterator[tuple[str, list[ast.expr]]]:
+    """What a call of NumPy writes to: its first argument, or that of `out=`."""
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.attr in _WRITERS and node.args:
+        first, *rest = node.args
+        if isinstance(first, ast.Name):
+            yield first.id, [*rest, *(keyword.value for keyword in node.keywords)]
+    for keyword in node.keywords:
+        if keyword.arg == "out":
+            for name in _names_in(keyword.value):
+                yield name, node.args
 
 
 def _given(

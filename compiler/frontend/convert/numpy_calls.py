@@ -13,9 +13,7 @@ import numpy as np
 
 from tapeline.compiler.frontend.convert.new_arrays import array_of
 from tapeline.compiler.frontend.convert.state import is_staging, is_symbolic
-from tapeline.runtime import nest
-from tapeline.runtime.batching.vmap import vmap
-from tapeline.runtime.errors import ArgumentTypeError
+from tapeline.compiler.frontend.convert.tables import enumerated
 from tapeline.runtime.ops import creation
 from tapeline.runtime.ops.shaping import broadcast_to
 from tapeline.runtime.tensor import as_tensor
@@ -115,25 +113,6 @@ def _from_items(items: Iterable[Any], dtype: Any, count: int = -1, **options: An
     return array_of(found if count < 0 else found[:count], dtype)
 
 
-def vectorized(function: np.vectorize, convert: Callable[[Any], Any]) -> Callable[..., Any]:
-    """An object of `np.vectorize` over tensors of the trace: all elements at once, each on its own
-    path through the function."""
-
-    def call(*args: Any, **options: Any) -> Any:
-        if not any(map(is_symbolic, [*args, *options.values()])):
-            return function(*args, **options)
-        if function.signature is not None or function.excluded or options:
-            raise ArgumentTypeError(
-                "np.vectorize: of the tensors of a trace, only positional arguments are known, "
-                "with neither signature= nor excluded=; use tl.vmap"
-            )
-        arrays = np.broadcast_arrays(*map(as_tensor, args))
-        found = vmap(convert(function.pyfunc))(*[x.reshape(-1) for x in arrays])
-        return nest.map_structure(lambda x: x.reshape(arrays[0].shape), found)
-
-    return call
-
-
 class Joined:
     """`np.r_` and `np.c_`, also of tensors of the trace: `Joined(np.r_)[x, 0.0, y]`."""
 
@@ -170,6 +149,7 @@ NUMPY: Final[dict[Any, Callable[..., Any]]] = {
     np.ascontiguousarray: _at_least_1d(np.ascontiguousarray),
     np.asfortranarray: _at_least_1d(np.asfortranarray),
     np.full: _full,
+    np.ndenumerate: enumerated,
     np.fromiter: _from_items,
     **{
         kind: _scalar(kind)

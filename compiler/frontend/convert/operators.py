@@ -13,6 +13,7 @@ from typing import Any
 
 from tapeline.compiler.frontend.convert import looping, staging
 from tapeline.compiler.frontend.convert.calls import callee, install_operators
+from tapeline.compiler.frontend.convert.masked_writes import written
 from tapeline.compiler.frontend.convert.new_arrays import maker
 from tapeline.compiler.frontend.convert.reads import note_attribute
 from tapeline.compiler.frontend.convert.row_lists import LoopList, RowList, with_item
@@ -27,6 +28,7 @@ from tapeline.compiler.frontend.convert.state import (
     in_pieces,
     is_symbolic,
 )
+from tapeline.compiler.frontend.convert.tables import subscripted
 from tapeline.runtime.errors import PathError
 from tapeline.runtime.tensor import Tensor
 
@@ -54,6 +56,8 @@ class Operators:
     UNDEF = UNDEF
     call = staticmethod(callee)
     attr = staticmethod(note_attribute)
+    table = staticmethod(subscripted)
+    cell = staticmethod(written)
 
     @staticmethod
     def maker(function: Any) -> Any:

@@ -115,9 +115,3 @@ def test_a_loop_ends_when_arrays_are_close() -> None:
 
     x = np.array([0.1, 1.0])
     np.testing.assert_allclose(settle(x), [0.7390851332151607] * 2, atol=1e-11)
-
-
-def test_vectorize_refuses_what_it_does_not_know() -> None:
-    inner = np.vectorize(lambda row: row.sum(), signature="(n)->()")
-    with pytest.raises(TypeError, match=r"use tl\.vmap"):
-        tl.function(lambda v: inner(v))(np.ones((2, 3)))

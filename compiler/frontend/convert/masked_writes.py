@@ -1,0 +1,72 @@
+"""`x[mask] += v` over tensors of a trace, where a number is added: all of x is computed, and what
+the mask takes is kept. So no size depends on values, and it may stand in loops and branches."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.frontend.convert.state import is_symbolic
+from tapeline.compiler.frontend.convert.tables import is_unknown
+from tapeline.runtime.ops.selection import where
+from tapeline.runtime.ops.shaping import expand_dims
+from tapeline.runtime.tensor import Tensor
+
+_DONE = object()
+
+
+class Cell:
+    """A tensor in the place of `x` in `x[key] op= value`."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def __getitem__(self, key: Any) -> Any:
+        x = self._tensor
+        is_mask = is_unknown(key) and key.dtype.kind == "b" and key.ndim
+        if is_mask and key.shape == x.shape[: key.ndim]:
+            return Masked(x, key)
+        return x[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if value is not _DONE:
+            self._tensor[key] = value
+
+
+class Masked:
+    """`x[mask]`, before it is known what becomes of it."""
+
+    __slots__ = ("_mask", "_tensor")
+
+    def __init__(self, tensor: Tensor, mask: Tensor) -> None:
+        self._tensor = tensor
+        self._mask = mask
+
+    def changed(self, change: Callable[[Any, Any], Any], value: Any) -> Any:
+        """Writes to the tensor what `change` makes of the elements; elsewhere it sees ones."""
+        x, mask = self._tensor, self._mask
+        if np.ndim(value):
+            x[mask] = change(x[mask], value)
+            return _DONE
+        if mask.ndim < x.ndim:
+            mask = expand_dims(mask, tuple(range(mask.ndim, x.ndim)))
+        x[...] = where(mask, change(where(mask, x, 1), value), x)
+        return _DONE
+
+
+def _method(change: Callable[[Any, Any], Any]) -> Callable[[Masked, Any], Any]:
+    return lambda self, value: self.changed(change, value)
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", "or_", "xor"):
+    setattr(Masked, f"__i{_name.rstrip('_')}__", _method(getattr(operator, _name)))
+
+
+def written(holder: Any) -> Any:
+    """What stands in the place of `holder` in `holder[key] op= value`."""
+    return Cell(holder) if type(holder) is Tensor and is_symbolic(holder) else holder

@@ -1,0 +1,48 @@
+"""Arrays of NumPy in a trace: `table[x]` where a tensor says which elements, `np.ndenumerate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.frontend.convert.state import is_symbolic
+from tapeline.runtime.tensor import as_tensor
+
+
+def is_unknown(x: Any) -> bool:
+    """Whether `x` is a tensor whose elements the trace does not know."""
+    if not is_symbolic(x):
+        return False
+    value = as_tensor(x)._value
+    return type(value) is not np.ndarray and getattr(value, "known", None) is None
+
+
+def enumerated(array: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """`np.ndenumerate`."""
+    if not is_unknown(array):
+        return iter(np.ndenumerate(array))
+    x = as_tensor(array)
+    return ((place, x[place]) for place in np.ndindex(x.shape))
+
+
+class Table:
+    """An array of NumPy in the place of `array` in `array[key]`: a tensor may be the key."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __getitem__(self, key: Any) -> Any:
+        parts = key if type(key) is tuple else (key,)
+        if any(map(is_unknown, parts)):
+            return as_tensor(self._array)[key]
+        return self._array[key]
+
+
+def subscripted(holder: Any) -> Any:
+    """What stands in the place of `holder` in `holder[key]`."""
+    is_table = type(holder) is np.ndarray and holder.dtype.kind in "biufc"
+    return Table(holder) if is_table else holder
