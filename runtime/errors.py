@@ -91,6 +91,13 @@ class TracingError(TapelineError, RuntimeError):
     """A function did something that a trace cannot hold."""
 
 
+class IntOverflowError(TapelineError, OverflowError):
+    """A Python int of a loop that is part of a graph grew beyond 64 bits.
+
+    Repair: start the loop with a float, or with a tensor, whose ints wrap around.
+    """
+
+
 class DonatedTensorError(TapelineError, RuntimeError):
     """A tensor was used whose values were given to a compiled call, by `donate=`.
 

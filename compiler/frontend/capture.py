@@ -113,8 +113,8 @@ class CapturingGraph(Graph):
     __slots__ = (
         "__weakref__", "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers",
         "callbacks", "captures", "collections", "deferred", "feeds", "holds_arrays", "is_open",
-        "location", "n_created", "origins", "outer",
-        "reads", "resources", "sizes", "surroundings", "told", "trace", "value_sizes",
+        "location", "n_created", "origins", "outer", "python_ints",
+        "reads", "resources", "sizes", "surroundings", "tables", "told", "trace", "value_sizes",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
@@ -136,6 +136,11 @@ class CapturingGraph(Graph):
         self._by_source: dict[int, Capture] = {}
         self._constant_cells: dict[int, Tensor] = {}
         self._numbers: set[int] = set()
+        self.python_ints: dict[int, tuple[int, int] | None] = {}
+        """Nodes that stand for ints of Python's, in order, with the least and the greatest value
+        where these are known."""
+        self.tables: set[int] = set()
+        """Nodes of arrays that NumPy would make of sizes."""
         self._frozen: dict[int, Any] = {}
         self.feeds: dict[int, Any] = {}
         """What the inputs are in the call that is traced; None for those that specs stand for."""
@@ -231,6 +236,8 @@ class CapturingGraph(Graph):
         symbol = Symbol(self, node, spec)
         if not spec.shape and op.name in _NUMBER_OPS:
             symbol.weak = self._weak_result(inputs, spec)
+            if symbol.weak is int:
+                self.python_ints[node] = None
         return symbol
 
     def _weak_result(self, inputs: Sequence[Tensor], spec: TensorSpec) -> type | None:
@@ -435,6 +442,15 @@ class CapturingGraph(Graph):
             self._by_source[id(tensor)] = found
             self.captures.append(found)
         return found
+
+    def capture_at(self, node: int) -> Capture | None:
+        """The capture whose placeholder a node is."""
+        return next((found for found in self.captures if found.placeholder == node), None)
+
+    def is_table(self, value: Any) -> bool:
+        """Whether it is an array that NumPy would make of sizes, and nobody wrote to."""
+        symbol = value._value if type(value) is Tensor else None
+        return type(symbol) is Symbol and symbol.graph is self and symbol.id in self.tables
 
     def _adopt(self, tensor: Tensor, source: Any) -> Tensor:
         """Called for each tensor made from Python or NumPy data: a constant, or an array of

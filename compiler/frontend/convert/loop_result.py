@@ -14,6 +14,7 @@ from tapeline.compiler.frontend.convert.carried import (
 )
 from tapeline.compiler.frontend.convert.containers import Slot
 from tapeline.compiler.frontend.convert.growth import take_growth
+from tapeline.compiler.frontend.convert.int_growth import add_check, overflowing
 from tapeline.compiler.frontend.convert.loop_trace import INDEX, Loop
 from tapeline.compiler.frontend.convert.nodes import LoopShape, apply_while, mark_weak
 from tapeline.compiler.frontend.convert.staging import as_condition
@@ -21,12 +22,14 @@ from tapeline.compiler.frontend.convert.state import UNDEF
 from tapeline.compiler.frontend.convert.unify import Joined, node_of
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.errors import TracingError
+from tapeline.runtime.errors import IntOverflowError, TracingError
 from tapeline.runtime.loop_options import parse_gradient
 from tapeline.runtime.op import get_op
 from tapeline.runtime.ops.effects import HOST_ASSERT, Message
 from tapeline.runtime.spec import spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor
+
+_BOOL = np.dtype(np.bool_)
 
 
 def finish(loop: Loop) -> None:
@@ -55,6 +58,17 @@ def finish(loop: Loop) -> None:
                 loop.check_independence(item, same, outputs[-1])
             initial.append(initial_tensor(item.initial[k], wanted))
             joined.append(wanted)
+    risky = overflowing(loop)
+    if risky:
+        place = len(initial)
+        for traced, inputs_of in (
+            (loop.body_trace, loop.body_inputs),
+            (loop.test_trace, loop.test_inputs),
+        ):
+            inputs_of.insert(place, traced.graph.add_placeholder(spec_of((), _BOOL), "fits"))
+        outputs.append(add_check(graph, loop.body_inputs[place], risky))
+        initial.append(as_tensor(True))
+        joined.append(Joined(spec_of((), _BOOL), None))
     placeholders = loop.test_inputs, loop.body_inputs
     if not outputs and not loop.body_trace.grown:
         raise TracingError(f"{loop.what} depends on a tensor that no round changes")
@@ -71,6 +85,9 @@ def finish(loop: Loop) -> None:
     )
     stacked = results[len(outputs) :]
     del results[len(outputs) :]
+    if risky:
+        _check_fit(loop, results.pop())
+        joined.pop()
     if loop.needs_round:
         _check_round(loop, results[0] > 0 if loop.is_counted else loop.first_condition)
     tensors = iter(
@@ -96,6 +113,15 @@ def _check_round(loop: Loop, is_run: Any) -> None:
     name = loop.needs_round[0]
     text = f"the variable {name!r} has no value: {loop.what} ran no round"
     bind(HOST_ASSERT, (as_condition(is_run),), (Message((text,), UnboundLocalError),))
+
+
+def _check_fit(loop: Loop, fits: Tensor) -> None:
+    """Makes it an error of the compiled function if an int of Python's did not fit."""
+    text = (
+        f"{loop.what} is a loop of the graph, whose ints have 64 bits, and one of its Python ints "
+        "grew beyond; make it a float, or a tensor where it is to wrap around, before the loop"
+    )
+    bind(HOST_ASSERT, (fits,), (Message((text,), IntOverflowError),))
 
 
 def _put_results(loop: Loop, tensors: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.compiler.frontend.convert import int_growth
 from tapeline.compiler.frontend.convert.arrays import blank_like, refuse_growth
 from tapeline.compiler.frontend.convert.blocktrace import (
     Leaf,
@@ -148,6 +149,8 @@ class Loop:
                     continue
                 node = graph.add_placeholder(wanted.spec, item.name.replace("@", ""))
                 inputs.append(node)
+                if wanted.weak is int:
+                    graph.python_ints[node] = None
                 leaves.append(mark_weak(graph.tensor(node), wanted.weak))
             values.append(nest.unflatten(item.structure, leaves))
         return values
@@ -158,6 +161,8 @@ class Loop:
         if self.is_counted:
             node = graph.add_placeholder(spec_of((), INDEX), "index")
             inputs.append(node)
+            count = self.limit if type(self.limit) is int else None
+            graph.python_ints[node] = int_growth.rounds_of(count)
             index = mark_weak(graph.tensor(node), int)
         values = self._placeholders(graph, inputs)
         variables = list(self.around.before)

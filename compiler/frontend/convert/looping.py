@@ -20,6 +20,7 @@ from tapeline.compiler.frontend.convert.blocktrace import (
 )
 from tapeline.compiler.frontend.convert.carried import DriftError
 from tapeline.compiler.frontend.convert.growth import growing_lists
+from tapeline.compiler.frontend.convert.int_growth import overflowing
 from tapeline.compiler.frontend.convert.list_loops import (
     holds_lists,
     lists_of,
@@ -57,6 +58,8 @@ MOST_ATTEMPTS = 2
 """How often the rest of a loop is tried as one node: first rounds may differ from the others."""
 MANY_STAGED = 8
 """So many rounds that each run under a test, after a `break`, are rather a loop with that test."""
+_TRIALS = 2
+"""So many rounds are looked at to see whether a loop changes tensors; the first may be special."""
 MANY_UNROLLED = 1000
 """A longer loop that has to be unrolled is worth a warning."""
 
@@ -141,6 +144,7 @@ def _traced(
         body(items.item(0))
         loop = _counted(items.after(1), test, body, state, what)
         loop.trace()
+        return loop
     except Exception as error:
         is_asked = isinstance(error, SymbolicTensorError) or len(SHOWN.texts) > before
         if not (is_fixed and is_asked):
@@ -150,7 +154,13 @@ def _traced(
     if is_fixed and len(SHOWN.texts) > before:
         _warn_of_copies(what, count, "a text is made of the number of a round")
         return None
-    return loop
+    return None if is_fixed and _may_overflow(loop, count) else loop
+
+
+def _may_overflow(loop: Loop, count: Any) -> bool:
+    """Whether ints may not fit 64 bits, in a loop that Python can run instead. Others look at run
+    time."""
+    return type(count) is int and count <= MANY_UNROLLED and bool(overflowing(loop))
 
 
 def _warn_of_copies(what: str, count: int, reason: object) -> None:
@@ -407,23 +417,27 @@ def _roll_range(
     body: Callable[[Any], None],
     state: State,
     what: str,
+    may_be_special: bool = True,
 ) -> bool:
     """Tries to make a loop of a long range of Python numbers.
 
-    It becomes one if a round changes a tensor, and the body does not need the index as a Python
-    number; otherwise Python runs it.
+    It becomes one if one of the first rounds changes a tensor, and the body does not need the index
+    as a Python number; otherwise Python runs it. Where a variable such as `last = None` has its
+    lasting type after one round, Python runs that one.
     """
     around = Surroundings.around(state, (body,))
     growing = growing_lists(state) if test is None else {}
-    try:
-        trial = trace_block(lambda _: body(items.item(0)), around, what, growing=growing)
-    except Exception:
-        return False  # the error comes again, where Python runs the loop
-    changes = bool(trial.cells or trial.slots or trial.grown) or any(
-        value.has_tensors and value.original is not before
-        for value, before in zip(trial.values, around.before, strict=True)
-    )
-    if not changes and not any(r.is_assigned for r in trial.graph.resources.values()):
+    trial = None
+    for number in range(min(present_value(items.count), _TRIALS)):
+        try:
+            trial = trace_block(
+                lambda _, k=number: body(items.item(k)), around, what, growing=growing
+            )
+        except Exception:
+            return False  # the error comes again, where Python runs the loop
+        if _changes_tensors(trial, around):
+            break
+    else:
         return False
     if is_open(items.count) and (trial.grown or _counts_in_python(trial, around, state)):
         return False
@@ -432,20 +446,39 @@ def _roll_range(
     try:
         loop.trace()
     except Exception as error:
+        is_special = isinstance(error, DriftError) and not error.is_tensor and may_be_special
+        if is_special and test is None and items.count > 1:
+            body(items.item(0))
+            rest = items.after(1)
+            if not _roll_range(rest, test, body, state, what, may_be_special=False):
+                _Unrolling(test, body, state, what).run_all(rest)
+            return True
         _warn_of_copies(what, items.count, error)
         return False
-    if len(SHOWN.texts) > shown or _raises_index(loop):
+    if len(SHOWN.texts) > shown or _raises_index(loop) or _may_overflow(loop, items.count):
         return False
     finish(loop)
     return True
+
+
+def _changes_tensors(trial: BlockTrace, around: Surroundings) -> bool:
+    """Whether a round changes a tensor."""
+    return (
+        bool(trial.cells or trial.slots or trial.grown)
+        or any(r.is_assigned for r in trial.graph.resources.values())
+        or any(
+            value.has_tensors and value.original is not before
+            for value, before in zip(trial.values, around.before, strict=True)
+        )
+    )
 
 
 def _counts_in_python(trial: BlockTrace, around: Surroundings, state: State) -> bool:
     """Whether a round leaves a number that stays Python's behind. Python may return it, and knows
     no bounds for it, so it is to be for open sizes what it is for fixed ones."""
     for name, value, before in zip(state.names, trial.values, around.before, strict=True):
-        is_read = is_number(before) or (before is UNDEF and name in state.live)
-        if is_read and is_number(value.original):
+        is_left = is_number(before) or before is UNDEF
+        if is_left and name in state.live and is_number(value.original):
             return True
     return False
 

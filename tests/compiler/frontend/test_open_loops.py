@@ -204,3 +204,29 @@ def test_a_branch_over_a_tensor_cannot_write_to_an_array_of_numpy() -> None:
     with pytest.raises(TracingError, match="counts"):
         f(tl.asarray(1.0))
     assert counts.tolist() == [0.0, 0.0]
+
+
+def skips_the_first(x: Any) -> Any:
+    total = tl.zeros(())
+    for i in range(x.shape[0]):
+        if i > 0:
+            total = total + x[i] * x[i - 1]
+    return total
+
+
+def remembers_the_last(x: Any) -> Any:
+    total, last = tl.zeros(()), None
+    for i in range(len(x)):
+        if last is not None:
+            total = total + x[i] * last
+        last = x[i]
+    return total
+
+
+@pytest.mark.parametrize("function", [skips_the_first, remembers_the_last])
+def test_first_round_may_be_special(function: Callable[..., Any]) -> None:
+    f = tl.function(function)
+    for size in (70, 71, 90, 5):
+        x = tl.asarray(np.random.default_rng(size).normal(size=size))
+        np.testing.assert_allclose(f(x).numpy(), function(x).numpy(), rtol=1e-12)
+    assert f.trace_count == 2
