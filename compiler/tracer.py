@@ -222,6 +222,9 @@ def _take_results(graph: CapturingGraph, results: Any) -> list[Any]:
     seen: dict[int, Output] = {}
     for leaf in nest.flatten(results):
         if id(leaf) not in seen:
+            if graph.is_table(leaf):
+                leaves.append(np.array(leaf))  # as NumPy makes it
+                continue
             value = _result_tensor(graph, leaf)
             if value is None:
                 leaves.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)

@@ -23,10 +23,11 @@ from tapeline.compiler.frontend.convert.sequences import (
     sequence_of,
     shortest,
 )
+from tapeline.compiler.frontend.convert.size_tables import OPEN_TO_SIZES
 from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import LOOPS, is_symbolic
 from tapeline.runtime import loop_options, nest, ranges
-from tapeline.runtime.dims import is_told
+from tapeline.runtime.dims import is_open, is_told
 from tapeline.runtime.growing_array import GrowingArray
 from tapeline.runtime.ops import creation, effects, joining, rounding
 from tapeline.runtime.ops.extrema import max as max_along
@@ -148,9 +149,9 @@ def _map(function: Any, *items: Any) -> Any:
 
 def _number(kind: type, dtype: Any) -> Callable[..., Any]:
     def convert(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and kind is int and is_open(args[0]):
+            return args[0]
         if len(args) == 1 and is_told(args[0]):
-            if kind is int:
-                return args[0]
             args = (args[0].__tapeline_tensor__(),)
         if len(args) != 1 or kwargs or not is_symbolic(args[0]):
             return kind(*args, **kwargs)
@@ -323,6 +324,7 @@ BUILTINS: dict[Any, Any] = {
     copy.deepcopy: _copied(copy.deepcopy),
     **MATH,
     **NUMPY,
+    **OPEN_TO_SIZES,
 }
 """What is called in the place of a function of Python or NumPy while a trace is under way."""
 

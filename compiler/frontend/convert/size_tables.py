@@ -1,0 +1,113 @@
+"""NumPy's arrays that are made of sizes, such as `np.arange(x.shape[0])`.
+
+Where the trace leaves the sizes open, they are tensors, which are open too; NumPy itself would ask
+for the sizes at hand. Whoever asks such a tensor for its elements still gets them, for these sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tapeline.compiler.frontend.convert.numpy_calls import NUMPY
+from tapeline.compiler.frontend.symbol import Symbol
+from tapeline.runtime import nest
+from tapeline.runtime.dims import is_open
+from tapeline.runtime.ops import creation, grids, trigonometric
+from tapeline.runtime.tensor import Tensor
+
+
+def _eye(rows: Any, columns: Any = None, k: int = 0, dtype: Any = float) -> Tensor:
+    return grids.eye(rows, columns, k=k, dtype=dtype)
+
+
+def _identity(rows: Any, dtype: Any = None) -> Tensor:
+    return grids.eye(rows, dtype=dtype)
+
+
+def _tri(rows: Any, columns: Any = None, k: int = 0, dtype: Any = float) -> Tensor:
+    shape = (rows, rows if columns is None else columns)
+    return grids.tril(creation.ones(shape, dtype=dtype), k=k)
+
+
+def _zeros(shape: Any, dtype: Any = float) -> Tensor:
+    return creation.zeros(shape, dtype=dtype)
+
+
+def _ones(shape: Any, dtype: Any = None) -> Tensor:
+    return creation.ones(shape, dtype=float if dtype is None else dtype)
+
+
+def _full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+    return creation.full(shape, fill_value, dtype=dtype)
+
+
+def _linspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None
+) -> Tensor:
+    return creation.linspace(start, stop, num, endpoint=endpoint, dtype=dtype)
+
+
+def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
+    return creation.arange(start, stop, step, dtype=dtype)
+
+
+def _window(*coefficients: float) -> Callable[[Any], Tensor]:
+    """A window of so many points: a sum of cosines."""
+
+    def window(count: Any) -> Tensor:
+        if count <= 1:
+            return creation.ones(max(count, 0))
+        places = creation.arange(1 - count, count, 2) * (np.pi / (count - 1))
+        result = creation.asarray(coefficients[0])
+        for k, coefficient in enumerate(coefficients[1:], 1):
+            result = result + coefficient * trigonometric.cos(places * k)
+        return result
+
+    return window
+
+
+_COUNTERPARTS: dict[Any, Callable[..., Any]] = {
+    np.arange: _arange,
+    np.empty: _zeros,
+    np.eye: _eye,
+    np.full: _full,
+    np.identity: _identity,
+    np.linspace: _linspace,
+    np.ones: _ones,
+    np.tri: _tri,
+    np.zeros: _zeros,
+    np.hanning: _window(0.5, 0.5),
+    np.hamming: _window(0.54, 0.46),
+    np.blackman: _window(0.42, 0.5, 0.08),
+}
+
+
+def _open_to_sizes(function: Any) -> Callable[..., Any]:
+    counterpart, plain = _COUNTERPARTS[function], NUMPY.get(function, function)
+
+    def make(*args: Any, **options: Any) -> Any:
+        if any(map(is_open, nest.flatten((args, options)))):
+            try:
+                return _as_table(counterpart(*args, **options))
+            except TypeError:  # options of NumPy's own
+                pass
+        return plain(*args, **options)
+
+    return make
+
+
+def _as_table(made: Tensor) -> Tensor:
+    """The tensor, which comes back as an array of NumPy's if it is a result of the function."""
+    symbol = made._value
+    if type(symbol) is Symbol:
+        symbol.graph.tables.add(symbol.id)
+    return made
+
+
+OPEN_TO_SIZES: dict[Any, Callable[..., Any]] = {
+    function: _open_to_sizes(function) for function in _COUNTERPARTS
+}
+"""What is called in the place of NumPy's functions while a trace is under way."""
