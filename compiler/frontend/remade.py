@@ -7,10 +7,12 @@ count starts again.
 from __future__ import annotations
 
 import threading
+import warnings
 import weakref
 from types import CodeType
 from typing import Any
 
+from tapeline.compiler.frontend.location import frames_of_library
 from tapeline.compiler.frontend.retraces import MAX_WARNINGS, WARN_AFTER, log_warning
 
 _LOCK = threading.Lock()
@@ -32,8 +34,9 @@ _BY_CODE: weakref.WeakKeyDictionary[CodeType, _Made] = weakref.WeakKeyDictionary
 
 
 def note_new_function(name: str, python_function: Any, served: Any) -> None:
-    """Notes the first trace of a function; says in the log where the same code was compiled and
-    called once five times in a row.
+    """Notes the first trace of a function; warns where the same code was compiled and called once
+    five times in a row. The first time that is a warning of Python's, the second time one in the
+    log.
 
     Parameters
     ----------
@@ -56,8 +59,12 @@ def note_new_function(name: str, python_function: Any, served: Any) -> None:
             return
         made.count = 0
         made.warnings += 1
-    log_warning(
+        is_first = made.warnings == 1
+    message = (
         f"{name} at {code.co_filename}:{code.co_firstlineno} was decorated and traced anew "
         f"{WARN_AFTER} times in a row, each time for one call. Tracing is expensive. To avoid it, "
         "decorate the function once, outside of the loop or of the function that is called again"
     )
+    log_warning(message)
+    if is_first:
+        warnings.warn(message, stacklevel=frames_of_library())

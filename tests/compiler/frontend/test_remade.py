@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -36,20 +37,24 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "tapeline"]
 
 
-def test_the_log_says_where_a_function_is_decorated_in_a_loop(
+def test_a_warning_says_where_a_function_is_decorated_in_a_loop(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "tapeline"):
         for k in range(4):
             made_with(k)(tl.ones(3))
         assert messages(caplog) == []
-        made_with(5)(tl.ones(3))
+        with pytest.warns(UserWarning, match="decorated and traced anew 5 times") as warned:
+            made_with(5)(tl.ones(3))
+        assert [warning.filename for warning in warned] == [__file__]
         (said,) = messages(caplog)
         assert said.startswith(f"scaled at {__file__}:")
         assert "decorated and traced anew 5 times" in said
         assert "Tracing is expensive" in said
-        for k in range(30):
-            made_with(k)(tl.ones(3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for k in range(30):
+                made_with(k)(tl.ones(3))
         assert len(messages(caplog)) == 2
 
 
