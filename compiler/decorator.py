@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from tapeline.compiler.frontend.options import MAX_TRACES, Options
 from tapeline.compiler.function import Function
+from tapeline.compiler.reloading import follow_autoreload
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -203,4 +204,5 @@ def compile_callable(wrapped: Any, options: Options) -> Any:
     if isinstance(wrapped, property):
         getter = compile_callable(wrapped.fget, options)
         return type(wrapped)(getter, wrapped.fset, wrapped.fdel, wrapped.__doc__)
+    follow_autoreload()
     return Function(wrapped, options)

@@ -161,7 +161,7 @@ class Function(NativeCallable, Generic[P, R]):
         matcher, count, concrete = self._last
         if matcher is not None and not kwargs and len(args) == count and matcher(*args):
             guards = concrete.guards
-            if guards is not None and (BUSY[0] or not guards.hold()):
+            if BUSY[0] or not (guards is None or guards.hold()):
                 pass  # see below
             elif concrete.is_plain:
                 concrete.served[0] += 1
@@ -195,8 +195,8 @@ class Function(NativeCallable, Generic[P, R]):
             if spelling not in self._has_entry:
                 self._add_entry(concrete, call, spelling, (args, kwargs))
             self._last = build_matcher(call), len(call.args), concrete
-        if BUSY[0] and concrete.guards is not None:
-            _pass_on(concrete.guards)
+        if BUSY[0]:
+            _pass_on(self._python_function, concrete.guards)
         if concrete.staged is not None:
             return self._call_staged(concrete, call.tensors, (args, kwargs))
         return concrete.call(call.tensors)
@@ -526,6 +526,12 @@ class Function(NativeCallable, Generic[P, R]):
             self._name, [measure_breakeven(one, average) for one in self.concrete_functions]
         )
 
+    def restart(self, python_function: Callable[P, R], options: Options) -> None:
+        """Takes another Python function and other options, and forgets all traces."""
+        with self._lock:
+            set_entry(self, None)
+            Function.__init__(self, python_function, options)
+
     def cache_clear(self) -> None:
         """Forgets all traces."""
         with self._lock:
@@ -564,11 +570,15 @@ def _knows_more(call: Call) -> bool:
     )
 
 
-def _pass_on(guards: Guards) -> None:
+def _pass_on(python_function: Any, guards: Guards | None) -> None:
     """Tells the trace that is under way what the function that it calls depends on."""
     reads = getattr(STATE.handler, "reads", None)
-    if reads is not None:
+    if reads is None:
+        return
+    if guards is not None:
         reads.inherited.append(guards)
+    if isinstance(python_function, types.FunctionType):
+        reads.note_code(python_function)
 
 
 _EXAMPLES = (13, 17, 19, 23)

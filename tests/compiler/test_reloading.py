@@ -131,3 +131,67 @@ def test_a_cell_that_is_run_again_makes_a_new_function() -> None:
         exec(f"{cell}def inner(x):\n    return x * {factor}", scope)
         assert float(scope["cell"](1.0)) == factor
         assert float(scope["cell"](1.0)) == factor
+
+
+BY_NAME = """
+import tapeline as tl
+
+@tl.function
+def double(x):
+    return x * 2
+
+@tl.function
+def narrow(x, factor=1.0):
+    return x * factor
+
+class Layer:
+    @tl.function
+    def __call__(self, x):
+        return x + 1
+"""
+
+
+def superreload(module: ModuleType, load: Load, text: str, rules: list[Any]) -> None:
+    """What `%autoreload` does with a module: everything in it that is reached from elsewhere gets
+    the new contents, by the first rule that knows it."""
+    before = dict(vars(module))
+    load(text)
+    for name, new in vars(module).items():
+        old = before.get(name)
+        for check, update in rules:
+            if old is not new and check(old, new):
+                update(old, new)
+                break
+
+
+def test_autoreload_updates_functions_that_were_imported_by_name(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extension = ModuleType("IPython.extensions.autoreload")
+    rules: list[Any] = []
+    extension.UPDATE_RULES = rules  # type: ignore[attr-defined]  # as the extension has it
+    monkeypatch.setitem(sys.modules, extension.__name__, extension)
+    module = load(BY_NAME)
+    assert len(rules) == 1, "the extension was told once"
+    double, narrow = module.double, module.narrow
+
+    @tl.function
+    def caller(x: Any) -> Any:
+        return double(x) + 1
+
+    gradient = tl.grad(double)
+    for _ in range(3):
+        assert float(double(3.0)) == 6.0
+        assert float(narrow(3.0)) == 3.0
+        assert float(caller(3.0)) == 7.0
+        assert float(gradient(tl.asarray(3.0))) == 2.0
+    text = BY_NAME.replace("x * 2", "x * 5").replace("factor=1.0", "factor=4.0, *, shift=1")
+    superreload(module, load, text, rules)
+    for _ in range(3):
+        assert float(double(3.0)) == 15.0
+        assert float(narrow(3.0)) == 12.0
+        assert float(narrow(3.0, shift=2)) == 12.0
+        assert float(caller(3.0)) == 16.0
+        assert float(gradient(tl.asarray(3.0))) == 5.0
+    assert caller.explain()[1].reason.startswith("the code of double was")
+    assert double.trace_count == 2, "of a number and of a tensor, both of the new code"

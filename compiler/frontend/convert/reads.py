@@ -134,7 +134,7 @@ class Reads:
         Variables that have a value only on some path, and what to say when one is used.
     """
 
-    __slots__ = ("_functions", "functions", "inherited", "places", "poisoned")
+    __slots__ = ("_functions", "_traced", "functions", "inherited", "places", "poisoned")
 
     def __init__(self) -> None:
         self.places: dict[tuple[int, str], Read] = {}
@@ -143,6 +143,7 @@ class Reads:
         self.inherited: list[Any] = []
         self.poisoned: dict[str, str] = {}
         self._functions: set[int] = set()
+        self._traced: set[int] = set()
 
     def note(self, holder: Any, name: str, kind: str, value: Any) -> None:
         """Takes down one read; the first one of a place counts."""
@@ -187,10 +188,23 @@ class Reads:
             if name.startswith("@") or name == "__class__" or not is_worth_a_guard(value):
                 continue
             cells.append(Read(cell, name, CELL, value, take_snapshot(value)))
-        if self.functions and not is_installed(function.__code__.co_filename):
-            code = function.__code__  # which reloading replaces in place
-            cells.append(Read(function, "__code__", ATTRIBUTE, code, take_snapshot(code)))
+        if self.functions:
+            cells += _read_code(function)
         self.functions.append((weakref.ref(function), cells))
+
+    def note_code(self, function: FunctionType) -> None:
+        """Takes down the code of a function that has a trace of its own."""
+        if id(function) not in self._functions | self._traced:
+            self._traced.add(id(function))
+            self.functions.append((weakref.ref(function), _read_code(function)))
+
+
+def _read_code(function: FunctionType) -> list[Read]:
+    """The code of a function of the user's, which reloading replaces in place."""
+    code = function.__code__
+    if is_installed(code.co_filename):
+        return []
+    return [Read(function, "__code__", ATTRIBUTE, code, take_snapshot(code))]
 
 
 def is_worth_a_guard(value: Any) -> bool:
