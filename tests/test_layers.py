@@ -52,6 +52,7 @@ COMPILER_LAYERS = (
     ("tracer",),
     ("traces",),
     ("function",),
+    ("reloading",),
     ("decorator",),
     ("on_demand", "pieces", "saved", "export"),
 )

@@ -23,7 +23,7 @@ from tapeline.compiler.frontend.convert.sequences import (
     sequence_of,
     shortest,
 )
-from tapeline.compiler.frontend.convert.size_tables import OPEN_TO_SIZES
+from tapeline.compiler.frontend.convert.size_tables import TABLES, open_to_sizes
 from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import LOOPS, is_symbolic
 from tapeline.runtime import loop_options, nest, ranges
@@ -324,7 +324,7 @@ BUILTINS: dict[Any, Any] = {
     copy.deepcopy: _copied(copy.deepcopy),
     **MATH,
     **NUMPY,
-    **OPEN_TO_SIZES,
+    **{one: open_to_sizes(one, NUMPY.get(one, one)) for one in TABLES},
 }
 """What is called in the place of a function of Python or NumPy while a trace is under way."""
 

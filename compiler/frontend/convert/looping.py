@@ -430,9 +430,8 @@ def _roll_range(
     trial = None
     for number in range(min(present_value(items.count), _TRIALS)):
         try:
-            trial = trace_block(
-                lambda _, k=number: body(items.item(k)), around, what, growing=growing
-            )
+            run = functools.partial(_run_round, body, items, number)
+            trial = trace_block(run, around, what, growing=growing)
         except Exception:
             return False  # the error comes again, where Python runs the loop
         if _changes_tensors(trial, around):
@@ -459,6 +458,10 @@ def _roll_range(
         return False
     finish(loop)
     return True
+
+
+def _run_round(body: Callable[[Any], None], items: Sequence, number: int, _: object) -> None:
+    body(items.item(number))
 
 
 def _changes_tensors(trial: BlockTrace, around: Surroundings) -> bool:

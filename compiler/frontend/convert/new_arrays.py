@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.compiler.frontend.convert.size_tables import OPEN_TO_SIZES
+from tapeline.compiler.frontend.convert.size_tables import open_to_sizes
 from tapeline.compiler.frontend.convert.state import is_staging, is_symbolic
 from tapeline.runtime import nest
 from tapeline.runtime.ops import creation
@@ -186,7 +186,7 @@ _MAKERS: dict[Any, Callable[..., Any]] = {
     np.ones: _filled(np.ones, 1),
     np.empty: _filled(np.empty, 0),
     **{
-        function: _new(OPEN_TO_SIZES.get(function, function))
+        function: _new(open_to_sizes(function, function))
         for function in (
             np.arange, np.copy, np.empty_like, np.eye, np.full, np.full_like, np.identity,
             np.linspace, np.ones_like, np.tri, np.zeros_like,

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.compiler.frontend.convert.numpy_calls import NUMPY
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime import nest
 from tapeline.runtime.dims import is_open
@@ -85,8 +84,12 @@ _COUNTERPARTS: dict[Any, Callable[..., Any]] = {
 }
 
 
-def _open_to_sizes(function: Any) -> Callable[..., Any]:
-    counterpart, plain = _COUNTERPARTS[function], NUMPY.get(function, function)
+def open_to_sizes(function: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """What is called in the place of a function of NumPy, or of what else stands for it, while a
+    trace is under way; `plain` itself if it makes nothing of sizes."""
+    counterpart = _COUNTERPARTS.get(function)
+    if counterpart is None:
+        return plain
 
     def make(*args: Any, **options: Any) -> Any:
         if any(map(is_open, nest.flatten((args, options)))):
@@ -107,7 +110,5 @@ def _as_table(made: Tensor) -> Tensor:
     return made
 
 
-OPEN_TO_SIZES: dict[Any, Callable[..., Any]] = {
-    function: _open_to_sizes(function) for function in _COUNTERPARTS
-}
-"""What is called in the place of NumPy's functions while a trace is under way."""
+TABLES: tuple[Any, ...] = tuple(_COUNTERPARTS)
+"""The functions of NumPy that this module knows."""
