@@ -40,6 +40,7 @@ from tapeline.compiler.frontend.replay import replay, trace_into
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CALL_PREFIX, make_call_op
 from tapeline.compiler.passes.pipeline import BEFORE_GRADIENTS, default_passes, run_pipeline
+from tapeline.runtime.at_work import examples_at_work, only_at_work
 from tapeline.runtime.batching.level import Level
 from tapeline.runtime.dispatch import GUARDING, STATE, bind, change_busy, finish, is_guarded
 from tapeline.runtime.errors import LoopLimitError
@@ -201,7 +202,7 @@ class _Rules:
         self._room = 1
         """How many times the first room loops have for what their gradients need."""
         self._vjps: dict[tuple[Mask, bool, bool, int], tuple[Joint, DifferentiableGraph]] = {}
-        self._batched: dict[tuple[int, tuple[bool, ...]], DifferentiableGraph] = {}
+        self._batched: dict[tuple[int, tuple[bool, ...], bool], DifferentiableGraph] = {}
         self._simplified: Graph | None = None
 
     @property
@@ -260,19 +261,24 @@ class _Rules:
         self, op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
     ) -> Any:
         """The outputs for many examples, by a graph made for that number of them."""
-        key = size, tuple(mapped)
+        mask = examples_at_work()
+        key = size, tuple(mapped), mask is not None
         with self._lock:
             found = self._batched.get(key)
             if found is None:
                 graph = self._batched_graph(*key)
                 found = self._batched[key] = DifferentiableGraph(graph, self.manner)
-        outputs = found(inputs)
+        with only_at_work(None):
+            outputs = found(inputs if mask is None else (mask, *inputs))
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def _batched_graph(self, size: int, mapped: tuple[bool, ...]) -> Graph:
+    def _batched_graph(self, size: int, mapped: tuple[bool, ...], is_masked: bool) -> Graph:
         graph = CapturingGraph(f"{self.graph.name}_batched")
         with graph.tracing():
-            level = Level(size)
+            mask = None
+            if is_masked:
+                mask = graph.placeholder_tensor(spec_of((size,), np.dtype(np.bool_)), "at_work")
+            level = Level(size, mask)
             cells = []
             for node, is_mapped in zip(self.graph.placeholders, mapped, strict=True):
                 spec = self.graph.spec(node)

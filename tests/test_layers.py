@@ -23,7 +23,7 @@ RUNTIME_LAYERS = (
     ("record",),
     ("tensor", "nest", "ranges", "loop_options"),
     ("dispatch",),
-    ("operators", "scopes", "collections", "open_numbers", "deferred", "value_sizes"),
+    ("operators", "scopes", "collections", "at_work", "open_numbers", "deferred", "value_sizes"),
     ("cells", "limits", "exchange", "indexed_slices", "callbacks", "unwatched"),
     ("inspection",),
     ("ops",),

@@ -7,6 +7,7 @@ from typing import Any
 
 from tapeline.compiler.frontend.replay import replay
 from tapeline.compiler.ir.control_ops import install_batching, loop_form
+from tapeline.runtime.at_work import examples_at_work, only_at_work
 from tapeline.runtime.batching.level import Level
 from tapeline.runtime.batching.loops import MappedLoop
 from tapeline.runtime.op import Attrs, Op
@@ -22,10 +23,10 @@ def batch_cond(
     op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
 ) -> Any:
     """What the branches give, chosen from per example."""
-    level = Level(size)
+    level = Level(size, examples_at_work())
     condition, *operands = map(level.cell, inputs, mapped)
     then, other = op.subgraphs
-    with level.inside():
+    with only_at_work(None), level.inside():
         found = level.stage_cond(
             condition, lambda *xs: replay(then, xs), lambda *xs: replay(other, xs), operands
         )
@@ -36,7 +37,7 @@ def batch_loop(
     op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
 ) -> Any:
     """Turns as long as any example goes on."""
-    level, form = Level(size), loop_form(op, attrs)
+    level, form = Level(size, examples_at_work()), loop_form(op, attrs)
     cells = list(map(level.cell, inputs, mapped))
     state, xs, captures = form.split(cells)
 
@@ -48,7 +49,7 @@ def batch_loop(
         return replay(form.test, [*values, *captures])
 
     checked = None if form.test is None else test
-    with level.inside():
+    with only_at_work(None), level.inside():
         if form.length is None:
             loop = MappedLoop(level, checked, body, None, state, (), 0, False)
             return _results(op, level, loop.run()[1])

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NoReturn
 
 import numpy as np
 
+from tapeline.runtime.at_work import only_at_work
 from tapeline.runtime.batching.loops import MappedLoop
 from tapeline.runtime.dispatch import STATE, bind, set_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError, VariableCreationError
@@ -93,14 +94,37 @@ class Level:
     ----------
     size : int
         The number of examples.
+    mask : Tensor of bool, shape (size,), optional
+        Those that are at work; by default all.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, mask: Tensor | None = None) -> None:
         self.size = size
         self.outer = STATE.handler
         self._tapes = STATE.active, STATE.open, STATE.stopped
+        self._conditions: list[tuple[Tensor, bool]] = []
+        """What must hold, or must not, for an example to be at work."""
+        if mask is not None:
+            self._conditions.append((self.cell(mask, True), True))
 
     # ---- contexts
+
+    @contextmanager
+    def where(self, condition: Tensor, holds: bool = True) -> Iterator[None]:
+        """Where only those examples are at work for which a condition holds, or does not."""
+        self._conditions.append((condition, holds))
+        try:
+            yield
+        finally:
+            self._conditions.pop()
+
+    def _at_work(self) -> Tensor | None:
+        """For the program around: a bool for each example; None where all are at work."""
+        found: Tensor | None = None
+        for condition, holds in self._conditions:
+            one = condition if holds else apply("logical_not", condition)
+            found = one if found is None else apply("logical_and", found, one)
+        return None if found is None else self.examples(found)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -181,11 +205,13 @@ class Level:
         pairs = [self.lower(tensor) for tensor in inputs]
         below = [tensor for tensor, _ in pairs]
         mapped = [is_mapped for _, is_mapped in pairs]
-        any_mapped = any(mapped) or op.has(Trait.RANDOM)
+        has_effects = op.has(Trait.EFFECT)
+        mask = self._at_work() if has_effects and self._conditions else None
+        any_mapped = any(mapped) or op.has(Trait.RANDOM) or mask is not None
         expands = isinstance(op.lowering, Expansion) and not op.has(Trait.ELEMENTWISE)
         if any_mapped and op.batch is None and expands:
             return self._expand(op, inputs, attrs)
-        with self.outside():
+        with self.outside(), only_at_work(mask) if has_effects else nullcontext():
             results = (
                 self._batch(op, below, mapped, attrs) if any_mapped else bind(op, below, attrs)
             )
@@ -326,7 +352,11 @@ class Level:
         below, mapped = self.lower(condition)
         if not mapped and type(below._value) is np.ndarray:
             return list((then if below._value else other)(*operands))
-        results = [then(*operands), other(*operands)]
+        with self.where(condition):
+            chosen = then(*operands)
+        with self.where(condition, False):
+            rest = other(*operands)
+        results = [chosen, rest]
         return [apply("where", condition, a, b) for a, b in zip(*results, strict=True)]
 
     def stage_while(self, test: Body, body: Body, state: Sequence[Tensor]) -> list[Tensor]:
@@ -344,7 +374,8 @@ class Level:
             below, mapped = self.lower(going)
             if not self._known(below).any():
                 break
-            new = body(*[wrap(x._value, x._node) for x in state])
+            with self.where(going):
+                new = body(*[wrap(x._value, x._node) for x in state])
             if mapped:
                 new = [apply("where", going, a, b) for a, b in zip(new, state, strict=True)]
             state = list(new)

@@ -130,7 +130,8 @@ class MappedLoop:
                 if self.test is not None:
                     (going,) = self.test(*self._cells(rest[:n]))
                     active = apply("logical_and", active, going)
-                results = list(self.body(*self._cells(rest[:n]), *rows))
+                with level.where(active):
+                    results = list(self.body(*self._cells(rest[:n]), *rows))
                 pairs = zip(results[:n], before, strict=True)
                 after = [apply("where", active, a, b) for a, b in pairs]
                 one = apply("cast", active, attrs=(_INT64,))

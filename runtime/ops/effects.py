@@ -8,16 +8,18 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tapeline.runtime import nest
+from tapeline.runtime.at_work import examples_at_work
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import CheckError
-from tapeline.runtime.op import Trait, define_op
+from tapeline.runtime.op import Attrs, Op, Trait, define_op
+from tapeline.runtime.ops.batch_rules import apply, spread, spread_all
 from tapeline.runtime.spec import TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+from tapeline.runtime.tensor import Tensor, adopt, as_tensor, new_tensor, wrap
 
 __all__ = ["HOST_ASSERT", "HOST_CHECK", "HOST_PRINT", "HOST_RAISE", "print"]
 
@@ -44,6 +46,28 @@ def _assert_kernel(condition: Any, message: Message) -> Any:
     return np.array(True)
 
 
+def _true(size: int) -> Tensor:
+    """What an effect gives for each example."""
+    return adopt(new_tensor(np.ones(size, _BOOL)))
+
+
+def _idle() -> Tensor | None:
+    """The examples that are not at work; None where all are."""
+    mask = examples_at_work()
+    return None if mask is None else apply("logical_not", mask)
+
+
+def _assert_batch(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Tensor:
+    """Once for all examples at work."""
+    holds, idle = spread(inputs[0], mapped[0], size), _idle()
+    if idle is not None:
+        holds = apply("logical_or", holds, idle)
+    bind(op, (apply("all", holds, attrs=((0,), False)),), attrs)
+    return _true(size)
+
+
 HOST_ASSERT = define_op(
     "host_assert",
     kernel=_assert_kernel,
@@ -52,6 +76,7 @@ HOST_ASSERT = define_op(
     vjps=(None,),
     traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
     kinds="b",
+    batch=_assert_batch,
 )
 """Raises an exception, `AssertionError` by default, unless its input is true."""
 
@@ -78,6 +103,19 @@ def _check_kernel(condition: Any, *rest: Any) -> Any:
     raise CheckError("; ".join(shown))
 
 
+def _check_batch(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Tensor:
+    """Once for all examples at work, whose values are shown with the others."""
+    holds, *data = spread_all(inputs, mapped, size)
+    idle = _idle()
+    if idle is not None:
+        idle = apply("reshape", idle, attrs=((size, *([1] * (holds.ndim - 1))),))
+        holds = apply("logical_or", holds, apply("broadcast_to", idle, attrs=(holds.shape,)))
+    bind(op, (holds, *data), attrs)
+    return _true(size)
+
+
 HOST_CHECK = define_op(
     "host_check",
     kernel=_check_kernel,
@@ -86,6 +124,7 @@ HOST_CHECK = define_op(
     attr_names=("claim",),
     traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
     kinds="biufc",
+    batch=_check_batch,
 )
 """Raises `CheckError` unless its first input is true everywhere, and shows the others."""
 
@@ -100,6 +139,21 @@ def _raise_kernel(error: BaseException | type[BaseException]) -> Any:
     raise fresh from error.__cause__
 
 
+def _raise_batch(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Tensor:
+    """If any example is at work."""
+    idle = _idle()
+    if idle is None:
+        bind(op, (), attrs)
+        return _true(size)
+    (error,) = attrs
+    args, kind = ((), error) if isinstance(error, type) else (error.args, type(error))  # type: ignore[attr-defined]  # an exception
+    holds = apply("all", idle, attrs=((0,), False))
+    bind(HOST_ASSERT, (holds,), (Message(args, kind),))
+    return _true(size)
+
+
 HOST_RAISE = define_op(
     "host_raise",
     kernel=_raise_kernel,
@@ -107,6 +161,7 @@ HOST_RAISE = define_op(
     n_inputs=0,
     attr_names=("error",),
     traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
+    batch=_raise_batch,
 )
 """Raises an exception."""
 
@@ -143,6 +198,62 @@ def _print_kernel(*inputs: Any) -> Any:
     return np.array(True)
 
 
+def _print_examples_kernel(mask: Any, *inputs: Any) -> Any:
+    *arrays, layout, mapped = inputs
+    for number in np.flatnonzero(mask):
+        pairs = zip(arrays, mapped, strict=True)
+        layout.print([np.array(array[number] if many else array) for array, many in pairs])
+    return np.array(True)
+
+
+def _print_examples_batch(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Tensor:
+    """The examples of examples, one after the other."""
+    shown, *arrays = spread_all(inputs, mapped, size)
+    mask = examples_at_work()
+    layout, is_inner = attrs
+    count = shown.shape[1]
+
+    def flat(x: Tensor, many: Any) -> Tensor:
+        rest = x.shape[2:] if many else x.shape[1:]
+        if not many:
+            x = apply("reshape", x, attrs=((size, 1, *rest),))
+            x = apply("broadcast_to", x, attrs=((size, count, *rest),))
+        return apply("reshape", x, attrs=((size * count, *rest),))
+
+    shown = flat(shown, True)
+    if mask is not None:
+        shown = apply("logical_and", shown, flat(mask, False))
+    rows = [flat(x, many) for x, many in zip(arrays, cast(Any, is_inner), strict=True)]
+    bind(op, (shown, *rows), (layout, (True,) * len(rows)))
+    return _true(size)
+
+
+HOST_PRINT_EXAMPLES = define_op(
+    "host_print_examples",
+    kernel=_print_examples_kernel,
+    infer=_infer,
+    n_inputs=None,
+    attr_names=("layout", "mapped"),
+    traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
+    kinds="biufc",
+    batch=_print_examples_batch,
+)
+"""Prints, for each example that the first input names, the others; `mapped` says which of them
+hold examples."""
+
+
+def _print_batch(
+    op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
+) -> Tensor:
+    """For each example at work, one after the other."""
+    mask = examples_at_work()
+    shown = _true(size) if mask is None else mask
+    bind(HOST_PRINT_EXAMPLES, (shown, *inputs), (*attrs, tuple(mapped)))
+    return _true(size)
+
+
 HOST_PRINT = define_op(
     "host_print",
     kernel=_print_kernel,
@@ -151,6 +262,7 @@ HOST_PRINT = define_op(
     attr_names=("layout",),
     traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
     kinds="biufc",
+    batch=_print_batch,
 )
 """Prints its inputs."""
 
