@@ -14,6 +14,7 @@ from tapeline.runtime.numpy_functions import (
     covariances,
     elements,
     linear,
+    numbers,
     polynomials,
     quantiles,
     reductions,
@@ -37,5 +38,6 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     **selecting.ANSWERS,
     **polynomials.ANSWERS,
     **linear.ANSWERS,
+    **numbers.ANSWERS,
 }
 """What answers for a NumPy function given tensors."""

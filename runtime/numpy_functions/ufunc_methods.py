@@ -17,6 +17,7 @@ from tapeline.runtime.ops.creation import arange, full
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.permuting import moveaxis
+from tapeline.runtime.ops.running import accumulated
 from tapeline.runtime.ops.selection import maximum, where
 from tapeline.runtime.ops.shaping import broadcast_to, expand_dims, reshape
 from tapeline.runtime.spec import canonical_dtype
@@ -53,7 +54,7 @@ def method_answer(ufunc: np.ufunc, method: str) -> Answer | None:
         return partial(_reduce, _REDUCTIONS[ufunc]) if ufunc in _REDUCTIONS else None
     if method == "accumulate" and ufunc in _SCANS:
         return partial(_accumulate, _SCANS[ufunc])
-    if method == "accumulate" and ufunc in _BY_DOUBLING:
+    if method == "accumulate" and (ufunc in _BY_DOUBLING or ufunc in _BY_HALVES):
         return partial(_accumulate_by_doubling, ufunc)
     if method == "reduceat" and ufunc in _REDUCTIONS:
         return partial(_reduce_at, ufunc)
@@ -107,17 +108,8 @@ def _accumulate(function: Answer, array: Any, axis: int = 0, dtype: Any = None) 
 
 
 def _accumulate_by_doubling(ufunc: np.ufunc, array: Any, axis: int = 0, dtype: Any = None) -> Any:
-    """In log2(n) steps: after each, an element stands for twice as many before it. Right for ufuncs
-    that may see an element more than once, such as the maximum."""
     x = as_tensor(array, None if dtype is None else canonical_dtype(dtype))
-    axis = normalize_axes(ufunc.__name__, axis, x.ndim)[0]
-    before = (slice(None),) * axis
-    step = 1
-    while step < x.shape[axis]:
-        first, rest = x[(*before, slice(step))], x[(*before, slice(step, None))]
-        x = concat([first, ufunc(x[(*before, slice(-step))], rest)], axis=axis)
-        step *= 2
-    return x
+    return accumulated(ufunc, x, normalize_axes(ufunc.__name__, axis, x.ndim)[0])
 
 
 # --- reduceat --------------------------------------------------------------------------------

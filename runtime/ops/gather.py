@@ -239,6 +239,20 @@ def index_tensor(op_name: str, indices: TensorLike, argument: str = "indices") -
     return tensor
 
 
+def require_segments(
+    op_name: str, data: TensorLike, segment_ids: TensorLike
+) -> tuple[Tensor, Tensor]:
+    """Rows and, for each, the number of its segment."""
+    source = as_tensor(data, argument=f"{op_name}: data")
+    numbers = index_tensor(op_name, segment_ids, "segment_ids")
+    if source.ndim == 0 or numbers.shape != source.shape[:1]:
+        raise ShapeError(
+            f"{op_name}: segment_ids has shape {numbers.shape}, data {source.shape}; there must "
+            "be one number for each row of data"
+        )
+    return source, numbers
+
+
 def segment_sum(data: TensorLike, segment_ids: TensorLike, /, num_segments: int) -> Tensor:
     """The sums of the rows that have the same number; the transpose of `take`.
 
@@ -271,13 +285,7 @@ def segment_sum(data: TensorLike, segment_ids: TensorLike, /, num_segments: int)
     >>> tl.segment_sum([1.0, 2.0, 4.0, 8.0], [0, 2, 0, 2], 3).numpy()
     array([ 5.,  0., 10.])
     """
-    source = as_tensor(data, argument="segment_sum: data")
-    numbers = index_tensor("segment_sum", segment_ids, "segment_ids")
-    if source.ndim == 0 or numbers.shape != source.shape[:1]:
-        raise ShapeError(
-            f"segment_sum: segment_ids has shape {numbers.shape}, data {source.shape}; there must "
-            "be one number for each row of data"
-        )
+    source, numbers = require_segments("segment_sum", data, segment_ids)
     if source.dtype.kind == "b":
         source = cast_tensor(source, _INT64)
     checked = apply(CHECK_INDEX, numbers, attrs=(num_segments, 0))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import Attrs, LibraryCall, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method, narrowed
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
-from tapeline.runtime.ops.gather import TAKE_ALONG_AXIS_GRAD
+from tapeline.runtime.ops.gather import TAKE_ALONG_AXIS_GRAD, take_along_axis
 from tapeline.runtime.ops.pointwise import apply, call, check_dtype, computable
 from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike
@@ -170,3 +171,53 @@ def argsort(
 
 
 attach_method("argsort", argsort)
+
+
+class TopK(NamedTuple):
+    """What `tl.top_k` gives."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def top_k(x: TensorLike, k: int, /, *, axis: int = -1) -> TopK:
+    """The `k` largest elements along an axis, the largest first, and where they stand.
+
+    Parameters
+    ----------
+    x : TensorLike of bool, int or float
+        The tensor, with one axis or more.
+    k : int
+        How many, at least 0 and at most the extent of the axis.
+    axis : int
+        The axis.
+
+    Returns
+    -------
+    TopK
+        `values` and, of int64, `indices`, of the shape of `x` with `k` elements along the axis; of
+        equal ones the first come first.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no `k` elements.
+    AxisError
+        If there is no such axis.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> values, indices = tl.top_k([3.0, 9.0, 1.0, 5.0], 2)
+    >>> values.numpy(), indices.numpy()
+    (array([9., 5.]), array([1, 3]))
+    """
+    source = computable(x, "top_k")
+    place = normalize_axis("top_k", axis, source.ndim)
+    if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= source.shape[place]:
+        raise ArgumentError(
+            f"top_k: k must be an int from 0 to {source.shape[place]}, the extent of axis {axis} "
+            f"of shape {source.shape}; got {k!r}"
+        )
+    order = argsort(source, place, descending=True)[(slice(None),) * place + (slice(k),)]
+    return TopK(narrowed(take_along_axis(source, order, axis=place), x), order)

@@ -202,11 +202,17 @@ from tapeline.runtime.ops.rounding import floor as floor
 from tapeline.runtime.ops.rounding import nextafter as nextafter
 from tapeline.runtime.ops.rounding import round as round
 from tapeline.runtime.ops.rounding import trunc as trunc
+from tapeline.runtime.ops.running import cumulative_logsumexp as cumulative_logsumexp
+from tapeline.runtime.ops.running import cumulative_max as cumulative_max
+from tapeline.runtime.ops.running import cumulative_min as cumulative_min
 from tapeline.runtime.ops.scan import cumsum as cumsum
 from tapeline.runtime.ops.scan import cumulative_prod as cumulative_prod
 from tapeline.runtime.ops.scan import cumulative_sum as cumulative_sum
 from tapeline.runtime.ops.searching import nonzero as nonzero
 from tapeline.runtime.ops.searching import searchsorted as searchsorted
+from tapeline.runtime.ops.segments import segment_max as segment_max
+from tapeline.runtime.ops.segments import segment_mean as segment_mean
+from tapeline.runtime.ops.segments import segment_min as segment_min
 from tapeline.runtime.ops.selection import clip as clip
 from tapeline.runtime.ops.selection import copysign as copysign
 from tapeline.runtime.ops.selection import maximum as maximum
@@ -234,6 +240,7 @@ from tapeline.runtime.ops.softmax import logsumexp as logsumexp
 from tapeline.runtime.ops.softmax import softmax as softmax
 from tapeline.runtime.ops.sorting import argsort as argsort
 from tapeline.runtime.ops.sorting import sort as sort
+from tapeline.runtime.ops.sorting import top_k as top_k
 from tapeline.runtime.ops.special import erf as erf
 from tapeline.runtime.ops.special import sigmoid as sigmoid
 from tapeline.runtime.ops.statistics import mean as mean

@@ -20,11 +20,30 @@ W = np.asarray([3.0, -1.0, 2.0])
 I = np.asarray([4, 1, 1, 0, 7, 4])  # noqa: E741
 HOLES = np.where(np.abs(X) < 0.5, np.nan, X)
 SYMMETRIC = X.T @ X
+POWERS = np.asarray([0.0, -0.75, 1.0, 5e-324, 1e300, np.inf])
 SQUARE = RNG.normal(size=(4, 4))
 
 Program = Callable[[Any], Any]
 
 PROGRAMS: dict[str, tuple[Program, Any]] = {
+    "gcd": (lambda x: np.gcd(x, 6), I),
+    "lcm": (lambda x: np.lcm(x, [4, 6, 3, 5, 2, 9]), I),
+    "bitwise_count": (np.bitwise_count, I * 123456789 - 2**62),
+    "bitwise_count of bytes": (np.bitwise_count, np.arange(-128, 128, dtype=np.int8)),
+    "fraction": (lambda x: np.frexp(x)[0], POWERS),
+    "exponent": (lambda x: np.frexp(x)[1], POWERS),
+    "ldexp": (lambda x: np.ldexp(x, [3, -2000, 5, 1, 0, 2]), POWERS),
+    "spacing": (np.spacing, POWERS),
+    "matvec": (lambda x: np.matvec(x, x[0]), X),
+    "vecmat": (lambda x: np.vecmat(x[:, 0] * (1 + 2j), x), X),
+    "packbits": (lambda x: np.packbits(x > 0), X),
+    "packbits along": (lambda x: np.packbits(x > 0, axis=0, bitorder="little"), X),
+    "unpackbits": (lambda x: np.unpackbits(x), np.arange(3, 9, dtype=np.uint8)),
+    "unpackbits along": (
+        lambda x: np.unpackbits(x, axis=0, count=19, bitorder="little"),
+        np.arange(0, 240, 40, dtype=np.uint8).reshape(2, 3),
+    ),
+    "i0": (np.i0, V),
     "sum": (lambda x: np.sum(x, 0, np.float32, keepdims=True), X),
     "prod": (lambda x: np.prod(x, axis=1), X),
     "mean": (lambda x: np.mean(x, 1, keepdims=True), X),
