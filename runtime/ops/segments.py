@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.runtime.op import OUT, Attrs, Op, Sample, Trait, define_op
+from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import spread_all
 from tapeline.runtime.ops.cast import CAST
+from tapeline.runtime.ops.comparison import equal
 from tapeline.runtime.ops.creation import arange, ones
 from tapeline.runtime.ops.gather import (
     CHECK_INDEX,
@@ -18,10 +19,14 @@ from tapeline.runtime.ops.gather import (
     TAKE_GRAD,
     require_segments,
     segment_sum,
+    take,
 )
+from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.pointwise import apply, call, masked
-from tapeline.runtime.ops.selection import maximum
-from tapeline.runtime.ops.shaping import reshape
+from tapeline.runtime.ops.searching import searchsorted
+from tapeline.runtime.ops.selection import maximum, minimum, where
+from tapeline.runtime.ops.shaping import broadcast_to, reshape
+from tapeline.runtime.ops.sorting import argsort
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor
 
@@ -44,6 +49,29 @@ def _kernel(data: Array, numbers: Array, kind: str, count: int) -> Array:
 
 def _infer(data: TensorSpec, numbers: TensorSpec, kind: str, count: int) -> TensorSpec:
     return spec_of((count, *data.static_shape[1:]), data.dtype)
+
+
+def _expand(data: Tensor, numbers: Tensor, kind: str, count: int) -> Tensor:
+    """Rows in the order of their numbers, a running extremum that starts anew with each number, and
+    of that the last row of each."""
+    neutral = np.array(_neutral(data.dtype, kind), data.dtype)
+    if not data.shape[0]:
+        return broadcast_to(neutral, (count, *data.shape[1:]))
+    function = maximum if kind == "max" else minimum
+    order = argsort(numbers)
+    numbers, rows = take(numbers, order, axis=0), take(data, order, axis=0)
+    step = 1
+    while step < data.shape[0]:
+        is_same = equal(numbers[step:], numbers[:-step])
+        is_same = reshape(is_same, (-1, *(1,) * (data.ndim - 1)))
+        joined = where(is_same, function(rows[:-step], rows[step:]), rows[step:])
+        rows = concat([rows[:step], joined])
+        step *= 2
+    segments = arange(count, dtype=numbers.dtype.name)
+    after = searchsorted(numbers, segments, side="right")
+    is_empty = equal(after, searchsorted(numbers, segments))
+    found = take(rows, maximum(after - 1, 0), axis=0)
+    return where(reshape(is_empty, (count, *(1,) * (data.ndim - 1))), neutral, found)
 
 
 def _vjp(ct: Any, attrs: Attrs, data: Any, numbers: Any, out: Any) -> Any:
@@ -83,6 +111,7 @@ SEGMENT_EXTREMUM = define_op(
     vjps=(_vjp, None),
     traits=Trait.NO_RECOMPUTE,
     kinds="biuf",
+    emit=Expansion(_expand),
     batch=_batch,
     samples=(Sample(((6,), _numbers), ("max", 3)), Sample(((6, 2), _numbers), ("min", 3))),
 )

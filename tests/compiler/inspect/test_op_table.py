@@ -11,10 +11,11 @@ ROOT = Path(__file__).parents[3]
 
 NUMPY_FAMILIES = {
     "fft", "real_fft", "solving", "factorizations", "singular", "spectral", "matrix_exp",
-    "matrices", "effects", "distributions", "rejection", "each",
+    "matrices", "effects", "distributions", "rejection", "each", "integers",
 }  # fmt: skip
-"""Files whose work NumPy does in compiled functions: transforms, LAPACK, messages, and draws by
-rejection or by an inverse that must be the same eagerly and compiled, and example by example."""
+"""Files whose work NumPy does in compiled functions: transforms, LAPACK, messages, draws by
+rejection or by an inverse that must be the same eagerly and compiled, work example by example,
+divisors and exponents."""
 
 SIZES_DEPEND_ON_VALUES = {"nonzero", "unique", "repeat_places", "span"}
 
