@@ -10,6 +10,13 @@ from typing import Any
 
 from tapeline.compiler.autodiff.joint import build_joint, is_differentiable_kind
 from tapeline.compiler.concrete import ConcreteFunction
+from tapeline.compiler.export.onnx.complex_numbers import (
+    Value,
+    stacked,
+    stacked_array,
+    stacked_spec,
+    unstacked,
+)
 from tapeline.compiler.export.onnx.model import (
     INT64,
     OPSET,
@@ -80,6 +87,7 @@ class _Builder:
         self.outputs: list[tuple[Ref, TensorSpec]] = []
         self.variables: list[tuple[Ref, TensorSpec]] = []
         self.problems: list[str] = []
+        self.names: list[str] = []
         self.sizes = concrete.sizes if isinstance(concrete, OpenFunction) else None
 
     def shown(self, spec: TensorSpec) -> TensorSpec:
@@ -137,42 +145,51 @@ class _Builder:
         for number, node in zip(joint.differentiable, joint.cotangents, strict=True):
             given.append(self._input(f"cotangent_{results[number]}", backward.spec(node)))
         names = [
-            f"gradient_{given[position].name}"
+            f"gradient_{self.names[position]}"
             for position, found in zip(wrt, joint.gradients, strict=True)
             if found is not None
         ]
         return self._model(backward, given, names)
 
-    def _given(self, graph: Graph) -> list[Ref]:
+    def _given(self, graph: Graph) -> list[Value]:
         """What stands for the placeholders of the traced graph."""
         count = len(self.concrete.inputs)
-        given = []
+        given: list[Value] = []
         for node in graph.placeholders[:count]:
             given.append(self._input(str(graph.attrs[node][0]), graph.spec(node)))
         if isinstance(self.concrete, OpenFunction):
             for (number, axis), *_ in self.concrete.places:
                 size = self.onnx.add(
-                    "Shape", given[number], dtype=INT64, start=axis, end=axis + 1, wish="size"
+                    "Shape",
+                    self.inputs[number][0],
+                    dtype=INT64,
+                    start=axis,
+                    end=axis + 1,
+                    wish="size",
                 )
                 self.onnx.shared.symbols.append(size)
         for node, source, is_variable in self.concrete.hidden_sources():
             name = str((source.name if is_variable else None) or graph.attrs[node][0])
-            given.append(self._initializer(name, source))
+            held = self._initializer(name, source)
             if any(source is one for one in self.concrete.assigned_variables):
-                self.variables.append((given[-1], graph.spec(node)))
+                self.variables.append((held, stacked_spec(graph.spec(node))))
+            self.names.append(held.name)
+            given.append(unstacked(self.onnx, held, graph.spec(node)))
         return given
 
-    def _input(self, name: str, spec: TensorSpec) -> Ref:
-        ref = Ref(self.onnx.name(name), spec.dtype)
+    def _input(self, name: str, spec: TensorSpec) -> Value:
+        shown = stacked_spec(spec)
+        ref = Ref(self.onnx.name(name), shown.dtype)
         try:
-            onnx_type(spec.dtype)
+            onnx_type(shown.dtype)
         except DTypeError as error:
             self.problems.append(f"the input {name}: {error}")
-        self.inputs.append((ref, self.shown(spec)))
-        return ref
+        self.inputs.append((ref, self.shown(shown)))
+        self.names.append(ref.name)
+        return unstacked(self.onnx, ref, spec)
 
     def _initializer(self, name: str, source: Any) -> Ref:
-        value = source.numpy() if hasattr(source, "numpy") else source
+        value = stacked_array(source.numpy() if hasattr(source, "numpy") else source)
         if isinstance(source, Tensor) and self.concrete.depends_on_trace:
             raise ExportError(f"onnx: {self.concrete.name} uses a tensor of an unfinished trace")
         try:
@@ -181,7 +198,7 @@ class _Builder:
             self.problems.append(f"the array {name}: {error}")
             return Ref(self.onnx.name(name), value.dtype)
 
-    def _model(self, graph: Graph, given: Sequence[Ref], names: Sequence[str]) -> Any:
+    def _model(self, graph: Graph, given: Sequence[Value], names: Sequence[str]) -> Any:
         translator = Translator(self.sizes)
         with _questions_noted(self.sizes):
             found = translator.graph(prepare(graph), self.onnx, given)
@@ -191,8 +208,8 @@ class _Builder:
             raise ExportError(f"onnx: {self.concrete.name} cannot be exported:\n  {lines}")
         self.onnx.location = None
         for ref, node, name in zip(found, graph.outputs, names, strict=True):
-            named = self.onnx.add("Identity", ref, wish=name)
-            self.outputs.append((named, self.shown(graph.spec(node))))
+            named = self.onnx.add("Identity", stacked(self.onnx, ref), wish=name)
+            self.outputs.append((named, self.shown(stacked_spec(graph.spec(node)))))
         text = f"{self.concrete.name}, written by Tapeline"
         inputs = [*self.inputs, *self.variables]
         return self.onnx.model(self.concrete.name, inputs, self.outputs, text)

@@ -9,6 +9,16 @@ from typing import Any, cast
 
 import numpy as np
 
+from tapeline.compiler.export.onnx.complex_numbers import (
+    TRANSFORMS,
+    Value,
+    constant,
+    flat,
+    grouped,
+    is_complex,
+    specs_of_parts,
+    translate_complex,
+)
 from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref, is_open
 from tapeline.compiler.export.onnx.named import NAMED, TRACED
 from tapeline.compiler.export.onnx.rules import Use, translate
@@ -55,7 +65,7 @@ class Translator:
         self.problems: list[str] = []
         self.sizes = sizes
 
-    def graph(self, source: Graph, target: OnnxGraph, inputs: Sequence[Ref]) -> list[Ref]:
+    def graph(self, source: Graph, target: OnnxGraph, inputs: Sequence[Value]) -> list[Value]:
         """The outputs of a graph for these inputs."""
         values: dict[int, Any] = dict(zip(source.placeholders, inputs, strict=True))
         for node, op in enumerate(source.ops):
@@ -74,11 +84,11 @@ class Translator:
                 values[node] = self._node(source, node, target, given, specs)
         return [values[node] for node in source.outputs]
 
-    def _constant(self, source: Graph, node: int, target: OnnxGraph) -> Ref:
+    def _constant(self, source: Graph, node: int, target: OnnxGraph) -> Value:
         value = source.constant_value(node)
         assert value is not None
         try:
-            return target.constant(value)
+            return constant(target, value)
         except DTypeError as error:
             return self._problem(source, node, target, error)
 
@@ -93,7 +103,7 @@ class Translator:
         return known[dim, "scalar"]
 
     def _node(
-        self, source: Graph, node: int, target: OnnxGraph, given: tuple[Ref, ...],
+        self, source: Graph, node: int, target: OnnxGraph, given: tuple[Value, ...],
         specs: tuple[TensorSpec, ...],
     ) -> Any:  # fmt: skip
         """The value of a node: one, or a list of several."""
@@ -111,21 +121,20 @@ class Translator:
             found = [self._problem(source, node, target, error) for _ in outputs]
         return found if isinstance(spec, tuple) else found[0]
 
-    def _problem(self, source: Graph, node: int, target: OnnxGraph, error: Exception) -> Ref:
+    def _problem(self, source: Graph, node: int, target: OnnxGraph, error: Exception) -> Value:
         where = source.locations[node]
         spec = source.specs[node]
         text = f"{source.ops[node].name}{'' if where is None else f' at {where}'}: {error}"
         if text not in self.problems:
             self.problems.append(text)
-        dtype = spec.dtype if isinstance(spec, TensorSpec) else BOOL
-        return Ref(target.name("missing"), dtype)
+        one = spec if isinstance(spec, TensorSpec) else TensorSpec((), BOOL)
+        missing = [Ref(target.name("missing"), part.dtype) for part in specs_of_parts([one])]
+        return grouped(missing, [one])[0]
 
     def _op(
-        self, op: Op, attrs: Attrs, target: OnnxGraph, given: tuple[Ref, ...],
+        self, op: Op, attrs: Attrs, target: OnnxGraph, given: tuple[Value, ...],
         specs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...],
-    ) -> list[Ref]:  # fmt: skip
-        if any(spec.dtype.kind == "c" for spec in (*specs, *outputs)):
-            raise ExportError("ONNX runtimes compute no complex numbers")
+    ) -> Sequence[Value]:  # fmt: skip
         if is_cond(op):
             return self._cond(op, target, given, specs, outputs)
         if is_loop(op):
@@ -133,7 +142,11 @@ class Translator:
             return _LoopTranslation(self, form, target, given, outputs).run()
         if op.has(Trait.CALL):
             return self.graph(prepare(op.subgraphs[0]), target, given)
-        use = Use(target, op, attrs, given, specs, outputs)
+        use = Use(target, op, attrs, cast("tuple[Ref, ...]", given), specs, outputs)
+        if op.name in TRANSFORMS:
+            return self._expanded(use, TRANSFORMS[op.name])
+        if is_complex((*specs, *outputs)):
+            return self._complex(use)
         rule = NAMED.get(op.name)
         found = None if rule is None else rule(use)
         if found is not None:
@@ -144,44 +157,67 @@ class Translator:
             return self._expanded(use, op.lowering.expand)
         return [translate(use)]
 
-    def _expanded(self, use: Use, function: Callable[..., Any]) -> list[Ref]:
+    def _complex(self, use: Use) -> Sequence[Value]:
+        """An op that takes or gives complex numbers."""
+
+        def run(op: Op, attrs: Attrs, given: Sequence[Ref], specs: Sequence[TensorSpec]) -> Ref:
+            outputs = (cast(TensorSpec, op.infer(*specs, *attrs)),)
+            (found,) = self._op(op, attrs, use.graph, tuple(given), tuple(specs), outputs)
+            return cast(Ref, found)
+
+        found = translate_complex(use, run)
+        if found is not None:
+            return [found]
+        if isinstance(use.op.lowering, Expansion):
+            return self._expanded(use, use.op.lowering.expand)
+        raise ExportError("it has no ONNX form for complex numbers")
+
+    def _expanded(self, use: Use, function: Callable[..., Any]) -> list[Value]:
         graph = Graph(use.op.name)
         inputs = [graph.add_placeholder(spec) for spec in use.specs]
         graph.outputs = list(trace_into(graph, function, inputs, use.attrs))
         return self.graph(prepare(graph), use.graph, use.inputs)
 
     def _cond(
-        self, op: Op, target: OnnxGraph, given: tuple[Ref, ...], specs: tuple[TensorSpec, ...],
+        self, op: Op, target: OnnxGraph, given: tuple[Value, ...], specs: tuple[TensorSpec, ...],
         outputs: tuple[TensorSpec, ...],
-    ) -> list[Ref]:  # fmt: skip
+    ) -> list[Value]:  # fmt: skip
         branches = []
         for name, subgraph in zip(("then", "else"), op.subgraphs, strict=True):
             inner = OnnxGraph(target)
             found = self.graph(prepare(subgraph), inner, given[1:])
             branches.append(inner.body(target.name(name), [], _own(inner, found, outputs)))
-        dtypes = [spec.dtype for spec in outputs]
+        dtypes = [spec.dtype for spec in specs_of_parts(outputs)]
         then, other = branches
-        return target.add_many("If", given[:1], dtypes, then_branch=then, else_branch=other)
+        which = cast("tuple[Ref, ...]", given[:1])
+        made = target.add_many("If", which, dtypes, then_branch=then, else_branch=other)
+        return grouped(made, outputs)
 
 
 def _own(
-    inner: OnnxGraph, values: Sequence[Ref], specs: Sequence[TensorSpec]
+    inner: OnnxGraph, values: Sequence[Value], specs: Sequence[TensorSpec]
 ) -> list[tuple[Ref, TensorSpec]]:
     """Outputs of a body, which must be made in it, each under a name of its own."""
-    return [(inner.add("Identity", v), s) for v, s in zip(values, specs, strict=True)]
+    own = [inner.add("Identity", value) for value in flat(values)]
+    return list(zip(own, specs_of_parts(specs), strict=True))
+
+
+def _named(values: Sequence[Value], specs: Sequence[TensorSpec]) -> list[tuple[Ref, TensorSpec]]:
+    """Inputs of a body, as ONNX lists them."""
+    return list(zip(flat(values), specs_of_parts(specs), strict=True))
 
 
 class _LoopTranslation:
     """One loop: Scan where nothing but the number of rows ends it, else Loop."""
 
     def __init__(
-        self, translator: Translator, form: LoopForm, target: OnnxGraph, given: Sequence[Ref],
+        self, translator: Translator, form: LoopForm, target: OnnxGraph, given: Sequence[Value],
         outputs: Sequence[TensorSpec],
     ) -> None:  # fmt: skip
         self.translator, self.form, self.target = translator, form, target
         self.body = prepare(form.body)
         self.test = None if form.test is None else prepare(form.test)
-        self.limit = None if form.length is None else given[0]
+        self.limit = None if form.length is None else cast(Ref, given[0])
         self.state, self.xs, self.captures = form.split(given)
         self.outputs = outputs
         placeholders = [self.body.spec(node) for node in self.body.placeholders]
@@ -189,7 +225,7 @@ class _LoopTranslation:
         self.row_specs = placeholders[form.n_state : form.n_state + form.n_xs]
         self.given_specs = [self.body.spec(node) for node in self.body.outputs]
 
-    def run(self) -> list[Ref]:
+    def run(self) -> list[Value]:
         """The outputs of the loop op."""
         form, graph = self.form, self.target
         if form.length is None:
@@ -200,7 +236,8 @@ class _LoopTranslation:
             return [self.limit, *self._scan()]
         state, rows, count = self._loop()
         if not whole or form.reverse:
-            rows = [self._placed(y, count) for y in rows]
+            placed = [self._placed(y, count) for y in flat(rows)]
+            rows = grouped(placed, self.given_specs[form.n_state :])
         return [graph.cast(count, INT64), *state, *rows]
 
     def _constant_limit(self) -> int | None:
@@ -212,34 +249,35 @@ class _LoopTranslation:
                 return int(np.frombuffer(content, dtype)[0])
         return None
 
-    def _inputs(self, inner: OnnxGraph, specs: Sequence[TensorSpec], wish: str) -> list[Ref]:
-        return [Ref(inner.name(wish), spec.dtype) for spec in specs]
+    def _inputs(self, inner: OnnxGraph, specs: Sequence[TensorSpec], wish: str) -> list[Value]:
+        parts = [Ref(inner.name(wish), spec.dtype) for spec in specs_of_parts(specs)]
+        return grouped(parts, specs)
 
-    def _scan(self) -> list[Ref]:
+    def _scan(self) -> list[Value]:
         form, inner = self.form, OnnxGraph(self.target)
         state = self._inputs(inner, self.state_specs, "state")
         rows = self._inputs(inner, self.row_specs, "row")
         found = self.translator.graph(self.body, inner, [*state, *rows, *self.captures])
-        inputs = [
-            *zip(state, self.state_specs, strict=True),
-            *zip(rows, self.row_specs, strict=True),
-        ]
+        inputs = [*_named(state, self.state_specs), *_named(rows, self.row_specs)]
         body = inner.body(self.target.name("body"), inputs, _own(inner, found, self.given_specs))
         direction = int(form.reverse)
-        return self.target.add_many(
-            "Scan", [*self.state, *self.xs], [spec.dtype for spec in self.given_specs], body=body,
-            num_scan_inputs=form.n_xs, scan_input_directions=[direction] * form.n_xs,
-            scan_output_directions=[direction] * form.n_ys,
+        n_xs, n_ys = len(flat(self.xs)), len(specs_of_parts(self.given_specs[form.n_state :]))
+        made = self.target.add_many(
+            "Scan", flat([*self.state, *self.xs]),
+            [spec.dtype for spec in specs_of_parts(self.given_specs)], body=body,
+            num_scan_inputs=n_xs, scan_input_directions=[direction] * n_xs,
+            scan_output_directions=[direction] * n_ys,
         )  # fmt: skip
+        return grouped(made, self.given_specs)
 
-    def _loop(self) -> tuple[list[Ref], list[Ref], Ref]:
+    def _loop(self) -> tuple[list[Value], list[Value], Ref]:
         """The last state, the rows in the order of turns, and the number of turns."""
         form, outer, inner = self.form, self.target, OnnxGraph(self.target)
         scalar = TensorSpec((), INT64)
         turn, going = Ref(inner.name("turn"), INT64), Ref(inner.name("going"), BOOL)
         count = Ref(inner.name("count"), INT64)
         state = self._inputs(inner, self.state_specs, "state")
-        rows = [self._row(inner, x, turn) for x in self.xs]
+        rows = grouped([self._row(inner, x, turn) for x in flat(self.xs)], self.row_specs)
         found = self.translator.graph(self.body, inner, [*state, *rows, *self.captures])
         new, ys = found[: form.n_state], found[form.n_state :]
         again = self._goes_on(inner, new)
@@ -250,14 +288,16 @@ class _LoopTranslation:
         body = inner.body(
             outer.name("body"),
             [(turn, scalar), (going, TensorSpec((), BOOL)), (count, scalar),
-             *zip(state, self.state_specs, strict=True)],
+             *_named(state, self.state_specs)],
             _own(inner, [again, more, *new, *ys], specs),
         )  # fmt: skip
         start = self._goes_on(outer, self.state)
         zero = outer.constant(np.int64(0))
-        dtypes = [INT64, *(spec.dtype for spec in self.given_specs)]
-        results = outer.add_many("Loop", [self.limit, start, zero, *self.state], dtypes, body=body)
-        return results[1 : 1 + n_state], results[1 + n_state :], results[0]
+        dtypes = [INT64, *(spec.dtype for spec in specs_of_parts(self.given_specs))]
+        given = [self.limit, start, zero, *flat(self.state)]
+        count, *made = outer.add_many("Loop", given, dtypes, body=body)
+        results = grouped(made, self.given_specs)
+        return results[:n_state], results[n_state:], count
 
     def _row(self, inner: OnnxGraph, x: Ref, turn: Ref) -> Ref:
         if self.form.reverse:
@@ -266,11 +306,11 @@ class _LoopTranslation:
             turn = inner.add("Sub", last, turn)
         return inner.add("Gather", x, turn, axis=0)
 
-    def _goes_on(self, graph: OnnxGraph, state: Sequence[Ref]) -> Ref:
+    def _goes_on(self, graph: OnnxGraph, state: Sequence[Value]) -> Ref:
         if self.test is None:
             return graph.constant(np.array(True))
         (found,) = self.translator.graph(self.test, graph, [*state, *self.captures])
-        return found
+        return cast(Ref, found)
 
     def _placed(self, y: Ref, count: Ref) -> Ref:
         """The rows where they belong in an array of the full length; others hold zeros."""

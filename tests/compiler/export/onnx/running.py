@@ -24,8 +24,14 @@ def run_model(path: str | os.PathLike[str], feeds: dict[str, Any]) -> dict[str, 
     names = [one.name for one in session.get_outputs()]
     known = {one.name for one in session.get_inputs()}
     known |= {one.name for one in session.get_overridable_initializers()}
-    given = {k: np.array(v, order="C") for k, v in feeds.items() if k in known}
+    given = {k: np.array(stacked(v), order="C") for k, v in feeds.items() if k in known}
     return dict(zip(names, session.run(None, given), strict=True))
+
+
+def stacked(value: Any) -> Any:
+    """A complex array as models take and give it: with a last axis of two."""
+    array = np.asarray(value)
+    return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
 
 
 def export_and_run(
