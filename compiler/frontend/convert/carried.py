@@ -41,6 +41,11 @@ class Carried:
     """The value in the last trace of the body, and what it held then."""
     held: Any = None
 
+    @property
+    def shown_place(self) -> str | Slot:
+        """What messages name it by."""
+        return self.place if isinstance(self.place, Slot) else self.name
+
 
 def identity_of(place: Any) -> Any:
     """What tells a place from another one."""

@@ -335,13 +335,13 @@ class Loop:
         except ArgumentError:
             refuse_growth(self.what, item.name, item.structure, value.original)
             raise self._drift(
-                item.name, describe_python(item.structure), describe_value(value)
+                item.shown_place, describe_python(item.structure), describe_value(value)
             ) from None
         is_settled = True
         for k, (wanted, leaf) in enumerate(zip(item.wanted, value.leaves, strict=True)):
             if type(wanted) is not Joined:
                 if not same_object(wanted, leaf):
-                    raise self._drift(item.name, describe(wanted), describe(leaf))
+                    raise self._drift(item.shown_place, describe(wanted), describe(leaf))
                 continue
             given = Leaf(0, wanted.spec, wanted.weak)
             joined = self._widen(item, given, leaf)
@@ -375,19 +375,23 @@ class Loop:
             is_start_weak = given.weak is not None and (self.runs_once or item.is_late)
             if not (is_start_weak and type(leaf) is Leaf):
                 raise self._drift(
-                    item.name, describe(given), describe(leaf), _growth_hint(item.name, given, leaf)
+                    item.shown_place,
+                    describe(given),
+                    describe(leaf),
+                    _growth_hint(item.name, given, leaf),
                 ) from None
             joined = Joined(leaf.spec, None)  # as in `total = 0`, then `total + row`
         assert type(joined) is Joined
         return joined
 
-    def _drift(self, name: str, before: str, after: str, hint: str = "") -> TracingError:
-        shown = "the result of the function" if name == RESULT else f"the variable {name!r}"
+    def _drift(self, place: str | Slot, before: str, after: str, hint: str = "") -> TracingError:
+        shown = f"the variable {place!r}" if isinstance(place, str) else place.path
+        shown = "the result of the function" if place == RESULT else shown
         error = DriftError(
             f"{self.what} depends on a tensor, and {shown} is {before} before a round"
-            f"{shown_line(line_before(name, self.source))} and {after} after it"
-            f"{shown_line(line_in(self.source, name))}; it must keep its type: give it its lasting "
-            f"dtype and shape before the loop{hint}"
+            f"{shown_line(line_before(place, self.source))} and {after} after it"
+            f"{shown_line(line_in(self.source, place))}; it must keep its type: give it its "
+            f"lasting dtype and shape before the loop{hint}"
         )
         error.is_tensor = before.startswith("a tensor")
         return error

@@ -237,7 +237,12 @@ class Operators:
 
 def _rest_of(operator: Callable[..., Any], rest: tuple[Callable[[], Any], ...]) -> Any:
     """The later operands of `and` or `or`, to be computed when it is known that they matter."""
-    return lambda: operator(rest[0](), *rest[1:])
+
+    def following() -> Any:
+        return operator(rest[0](), *rest[1:])
+
+    following.__wrapped__ = rest[0]  # type: ignore[attr-defined]  # the user's code
+    return following
 
 
 install_operators(Operators)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from tapeline.compiler.frontend.convert.arrays import align, refuse_growth
@@ -31,6 +33,7 @@ from tapeline.compiler.frontend.convert.state import (
 from tapeline.compiler.frontend.convert.unify import (
     Joined,
     MismatchError,
+    describe,
     is_plain_number,
     join_values,
     node_of,
@@ -172,7 +175,7 @@ def choose_block(
     first = trace_block(lambda _: then(), around, what)
     second = trace_block(lambda _: other(), around, what)
     choice = _Choice(first, second)
-    finish: list[Callable[[], None]] = _join_effects(choice, what)
+    finish: list[Callable[[], None]] = _join_effects(choice, what, around)
     values = [
         _join_variable(choice, name, position, around, what)
         for position, name in enumerate(state.names)
@@ -193,13 +196,14 @@ def choose(condition: Any, then: Any, other: Any, is_logical: bool = False) -> A
     decided = as_condition(condition)
     sides = [side if callable(side) else _given(side) for side in (then, other)]
     around = Surroundings.around(NOTHING, tuple(sides))
-    what = "a conditional expression or 'and'/'or'"
+    lines = [_line_of_side(side) for side in (then, other)]
+    what = f"{'and/or' if is_logical else 'a conditional expression'}{_at_line(then, other)}"
     first, second = [trace_block(_run(side), around, what, True) for side in sides]
     simple = _flag(decided, first, second)
     if simple is not None:
         return simple
     choice = _Choice(first, second)
-    finish = _join_effects(choice, what)
+    finish = _join_effects(choice, what, around)
     if first.returned is None or second.returned is None:
         value = first.returned or second.returned
         _raise_if_both(first, second)
@@ -211,8 +215,13 @@ def choose(condition: Any, then: Any, other: Any, is_logical: bool = False) -> A
         try:
             result = choice.join(first.returned, second.returned)
         except MismatchError as error:
+            one, two = (
+                value + shown_line(line)
+                for value, line in zip((error.one, error.other), lines, strict=True)
+            )
             raise PathError(
-                f"{what} over a tensor gives {error}; both must be tensors of one shape and dtype"
+                f"{what} over a tensor gives {one} and {two}; both must be tensors of one shape "
+                "and dtype"
             ) from None
     choice.apply(decided)
     for action in finish:
@@ -248,6 +257,18 @@ def _alike(a: Value, b: Value) -> tuple[Value, Value]:
     if type(y) is Leaf and y.spec.dtype.kind == "b" and is_plain_number(x):
         y = Leaf(y.node, y.spec, bool)
     return Value(a.original, (x,)), Value(b.original, (y,))
+
+
+def _line_of_side(side: Any) -> int | None:
+    """Where one of two expressions stands; None for a value that is there already."""
+    side = inspect.unwrap(side) if isinstance(side, FunctionType) else None
+    return None if side is None else side.__code__.co_firstlineno
+
+
+def _at_line(*sides: Any) -> str:
+    """Where a conditional expression, `and` or `or` stands."""
+    found = [inspect.unwrap(side) for side in sides if isinstance(side, FunctionType)]
+    return f" at {line_of(found[0])}" if found else ""
 
 
 def _given(value: Any) -> Callable[[], Any]:
@@ -301,12 +322,12 @@ def _join_variable(
         ) from None
 
 
-def _with_lines(error: MismatchError, name: str, around: Surroundings) -> str:
+def _with_lines(error: MismatchError, name: str | Slot, around: Surroundings) -> str:
     """The values on two paths, each with the line on which it is given."""
     parts = []
     for block, value in zip(around.blocks, (error.one, error.other), strict=True):
         line = line_in(block, name)
-        if line is None:
+        if line is None and value != describe(UNDEF):
             line = line_before(name, around.blocks[0])
         parts.append(value + shown_line(line))
     return " and ".join(parts)
@@ -323,7 +344,7 @@ def _poison(name: str, reason: str) -> None:
         graph.reads.poisoned[name] = reason
 
 
-def _join_effects(choice: _Choice, what: str) -> list[Callable[[], None]]:
+def _join_effects(choice: _Choice, what: str, around: Surroundings) -> list[Callable[[], None]]:
     """Joins what the blocks did to tensors, containers and Variables of outside."""
     finish: list[Callable[[], None]] = []
     first, second = choice.traces
@@ -339,7 +360,9 @@ def _join_effects(choice: _Choice, what: str) -> list[Callable[[], None]]:
             result = choice.join(*values)
         except MismatchError as error:
             raise PathError(
-                f"{what} depends on a tensor, and {slot.path} is on its two paths {error}"
+                f"{what} depends on a tensor, and {slot.path} is on its two paths "
+                f"{_with_lines(error, slot, around)}; both must be tensors of one shape and dtype, "
+                "or equal values"
             ) from None
         finish.append(_slot_writer(slot, result))
     finish += _join_variables(choice)
