@@ -26,19 +26,19 @@ from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
 _REDUCTIONS = ("mean", "sum", "none")
 
 
-def _check_reduction(op_name: str, reduction: str) -> None:
+def check_reduction(op_name: str, reduction: str) -> None:
     if reduction not in _REDUCTIONS:
         raise ArgumentError(f"{op_name}: reduction must be one of {_REDUCTIONS}, got {reduction!r}")
 
 
-def _reduced(losses: Tensor, reduction: str) -> Tensor:
+def reduced(losses: Tensor, reduction: str) -> Tensor:
     """All losses, their sum or their mean."""
     if reduction == "none":
         return losses
     return mean_over(losses) if reduction == "mean" else sum_over(losses)
 
 
-def _difference(op_name: str, prediction: TensorLike, target: TensorLike) -> Tensor:
+def difference_of(op_name: str, prediction: TensorLike, target: TensorLike) -> Tensor:
     """Prediction less target; they must have one shape, for a broadcast here is a slip."""
     first = as_tensor(prediction, argument=f"{op_name}: prediction")
     second = as_tensor(target, argument=f"{op_name}: target")
@@ -81,9 +81,9 @@ def mse(prediction: TensorLike, target: TensorLike, /, reduction: str = "mean") 
     >>> tl.nn.mse([1.0, 2.0], [1.0, 4.0]).item()
     2.0
     """
-    _check_reduction("mse", reduction)
-    error = _difference("mse", prediction, target)
-    return _reduced(error * error, reduction)
+    check_reduction("mse", reduction)
+    error = difference_of("mse", prediction, target)
+    return reduced(error * error, reduction)
 
 
 def mae(prediction: TensorLike, target: TensorLike, /, reduction: str = "mean") -> Tensor:
@@ -107,8 +107,8 @@ def mae(prediction: TensorLike, target: TensorLike, /, reduction: str = "mean") 
     >>> tl.nn.mae([1.0, 2.0], [1.0, 4.0]).item()
     1.0
     """
-    _check_reduction("mae", reduction)
-    return _reduced(size_of(_difference("mae", prediction, target)), reduction)
+    check_reduction("mae", reduction)
+    return reduced(size_of(difference_of("mae", prediction, target)), reduction)
 
 
 def huber(
@@ -136,13 +136,13 @@ def huber(
     >>> tl.nn.huber([1.0, 5.0], [2.0, 1.0], reduction="none").numpy()
     array([0.5, 3.5])
     """
-    _check_reduction("huber", reduction)
+    check_reduction("huber", reduction)
     if not delta > 0:
         raise ArgumentError(f"huber: delta must be above 0, got {delta}")
-    error = _difference("huber", prediction, target)
+    error = difference_of("huber", prediction, target)
     size = size_of(error)
     line = (size - 0.5 * delta) * float(delta)
-    return _reduced(where(size <= delta, error * error * 0.5, line), reduction)
+    return reduced(where(size <= delta, error * error * 0.5, line), reduction)
 
 
 # --- of classes ------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def cross_entropy(
     >>> tl.nn.cross_entropy([[0.0, 0.0], [0.0, 1000.0]], [1, -1], ignore_index=-1).item()
     0.6931471805599453
     """
-    _check_reduction("cross_entropy", reduction)
+    check_reduction("cross_entropy", reduction)
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(
             f"cross_entropy: label_smoothing must be from 0 to 1, got {label_smoothing}"
@@ -210,16 +210,16 @@ def cross_entropy(
         if ignore_index is not None:
             raise ArgumentError("cross_entropy: ignore_index needs int labels, these are floats")
         losses = softmax_cross_entropy(scores, target)
-        return _reduced(_smoothed(losses, scores, label_smoothing), reduction)
+        return reduced(_smoothed(losses, scores, label_smoothing), reduction)
     target = index_tensor("cross_entropy", target)
     if ignore_index is None:
         losses = sparse_softmax_cross_entropy(scores, target)
-        return _reduced(_smoothed(losses, scores, label_smoothing), reduction)
+        return reduced(_smoothed(losses, scores, label_smoothing), reduction)
     counts = target != ignore_index
     losses = sparse_softmax_cross_entropy(scores, where(counts, target, 0))
     losses = where(counts, _smoothed(losses, scores, label_smoothing), 0.0)
     if reduction != "mean":
-        return _reduced(losses, reduction)
+        return reduced(losses, reduction)
     count = cast_tensor(sum_over(counts), losses.dtype)
     return sum_over(losses) / maximum(count, 1.0)
 
@@ -263,13 +263,13 @@ def binary_cross_entropy_with_logits(
     array([0.69314718, 0.        ])
     """
     op_name = "binary_cross_entropy_with_logits"
-    _check_reduction(op_name, reduction)
-    _difference(op_name, logits, labels)
+    check_reduction(op_name, reduction)
+    difference_of(op_name, logits, labels)
     x, y = promote(SOFTMAX_CROSS_ENTROPY, logits, labels)
     if positive_weight is None:
-        return _reduced(softplus(x) - x * y, reduction)
+        return reduced(softplus(x) - x * y, reduction)
     weight = as_tensor(positive_weight, x.dtype, f"{op_name}: positive_weight")
-    return _reduced(x * (1.0 - y) + softplus(-x) * (1.0 + (weight - 1.0) * y), reduction)
+    return reduced(x * (1.0 - y) + softplus(-x) * (1.0 + (weight - 1.0) * y), reduction)
 
 
 def kl_divergence(
@@ -306,9 +306,9 @@ def kl_divergence(
     >>> tl.nn.kl_divergence(tl.log_softmax([[0.0, 0.0]]), [[1.0, 0.0]]).item()
     0.6931471805599453
     """
-    _check_reduction("kl_divergence", reduction)
-    _difference("kl_divergence", log_probabilities, target)
+    check_reduction("kl_divergence", reduction)
+    difference_of("kl_divergence", log_probabilities, target)
     model, wanted = promote(SOFTMAX_CROSS_ENTROPY, log_probabilities, target)
     is_possible = wanted > 0
     terms = wanted * (log(where(is_possible, wanted, 1.0)) - model)
-    return _reduced(sum_over(where(is_possible, terms, 0.0), axis=axis), reduction)
+    return reduced(sum_over(where(is_possible, terms, 0.0), axis=axis), reduction)

@@ -17,12 +17,20 @@ from tapeline.runtime.ops.attention import softmax as softmax
 from tapeline.runtime.ops.convolution import conv1d as conv1d
 from tapeline.runtime.ops.convolution import conv2d as conv2d
 from tapeline.runtime.ops.convolution import conv3d as conv3d
+from tapeline.runtime.ops.distances import cdist as cdist
+from tapeline.runtime.ops.distances import cosine_similarity as cosine_similarity
+from tapeline.runtime.ops.distances import normalize as normalize
 from tapeline.runtime.ops.hyperbolic import tanh as tanh
 from tapeline.runtime.ops.losses import one_hot as one_hot
 from tapeline.runtime.ops.losses import softmax_cross_entropy as softmax_cross_entropy
 from tapeline.runtime.ops.losses import (
     sparse_softmax_cross_entropy as sparse_softmax_cross_entropy,
 )
+from tapeline.runtime.ops.margins import binary_cross_entropy as binary_cross_entropy
+from tapeline.runtime.ops.margins import gaussian_nll as gaussian_nll
+from tapeline.runtime.ops.margins import hinge as hinge
+from tapeline.runtime.ops.margins import poisson_nll as poisson_nll
+from tapeline.runtime.ops.margins import triplet_margin as triplet_margin
 from tapeline.runtime.ops.normalization import batch_norm as batch_norm
 from tapeline.runtime.ops.normalization import group_norm as group_norm
 from tapeline.runtime.ops.normalization import layer_norm as layer_norm
@@ -35,6 +43,11 @@ from tapeline.runtime.ops.objectives import huber as huber
 from tapeline.runtime.ops.objectives import kl_divergence as kl_divergence
 from tapeline.runtime.ops.objectives import mae as mae
 from tapeline.runtime.ops.objectives import mse as mse
+from tapeline.runtime.ops.patches import fold as fold
+from tapeline.runtime.ops.patches import grid_sample as grid_sample
+from tapeline.runtime.ops.patches import pixel_shuffle as pixel_shuffle
+from tapeline.runtime.ops.patches import pixel_unshuffle as pixel_unshuffle
+from tapeline.runtime.ops.patches import unfold as unfold
 from tapeline.runtime.ops.pooling import adaptive_avg_pool as adaptive_avg_pool
 from tapeline.runtime.ops.pooling import avg_pool as avg_pool
 from tapeline.runtime.ops.pooling import conv_transpose as conv_transpose
