@@ -68,7 +68,12 @@ class Function(NativeCallable, Generic[P, R]):
     on such calls do not come here.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_entry", "_slow")
+    __slots__ = (
+        "__dict__", "__weakref__", "_any_rank", "_derived", "_drops", "_entry", "_has_entry",
+        "_instance", "_last", "_lock", "_name", "_of_instances", "_op_by_op", "_options", "_owner",
+        "_python_function", "_room", "_signature", "_slow", "_traces",
+    )  # fmt: skip
+    """What is its own is not in `__dict__`, which `functools.wraps` copies."""
 
     _slow: Any
     __name__: str

@@ -13,6 +13,7 @@ import os
 import sys
 import sysconfig
 import weakref
+from collections.abc import Callable
 from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
@@ -143,12 +144,18 @@ def self_test() -> bool:
     """Whether every offset in this file holds for the running Python and NumPy."""
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or not _is_gil_enabled():
         return False
     try:
         return _objects_hold() and _slots_hold() and _arrays_hold() and _numpy_interface_holds()
     except (AttributeError, LookupError, TypeError, ValueError):
         return False
+
+
+def _is_gil_enabled() -> bool:
+    """Whether one thread at a time runs Python code; without that, counts of references differ."""
+    ask: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    return ask()
 
 
 def _word(owner: object, offset: int) -> int | None:

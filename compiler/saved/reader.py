@@ -3,11 +3,13 @@ differentiable, with its own Variables."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
+import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -39,6 +41,8 @@ from tapeline.runtime.tensor import Tensor, wrap
 from tapeline.runtime.variable import Variable
 
 T = TypeVar("T")
+Reference: TypeAlias = tuple[str, str] | bytes
+"""The module and the name of a function; or a pickle of the Python function and its options."""
 
 
 class LoadedFunction(Function[..., Any]):
@@ -51,6 +55,8 @@ class LoadedFunction(Function[..., Any]):
     """
 
     variables: tuple[Variable, ...]
+    reference: Reference | None
+    """What leads to the function for signatures that were not saved."""
 
 
 enable_native_calls(LoadedFunction)
@@ -59,11 +65,10 @@ enable_native_calls(LoadedFunction)
 def load_function(
     source: str | os.PathLike[str] | bytes,
     variables: Sequence[Variable] | None = None,
-    reference: tuple[str, str] | None = None,
+    reference: Reference | None = None,
 ) -> LoadedFunction:
     """See `tapeline.load`; the bytes of a file will do as well. With `variables`, these are its
-    Variables; `reference` is the module and the name of the function that serves other
-    signatures."""
+    Variables; `reference` leads to the function that serves other signatures."""
     with ArchiveReader(source) as archive:
         try:
             document = archive.document()
@@ -82,7 +87,7 @@ def _build(
     document: Document,
     fetch: Callable[[Any], Array],
     given: Sequence[Variable] | None,
-    reference: tuple[str, str] | None,
+    reference: Reference | None,
 ) -> LoadedFunction:
     name = document["name"]
     if not isinstance(name, str):
@@ -96,6 +101,7 @@ def _build(
         _stand_in(document, shown, reference), Options(name=name, autograph=False)
     )
     function.variables = tuple(variables)
+    function.reference = reference
     for one in document["traces"]:
         concrete, call = _trace(one, variables, fetch)
         concrete.signature = inspect.signature(function.python_function)
@@ -116,13 +122,19 @@ def find_function(module: str, name: str) -> Any:
 
 
 def _stand_in(
-    document: Document, shown: list[str], reference: tuple[str, str] | None
+    document: Document, shown: list[str], reference: Reference | None
 ) -> Callable[..., Any]:
     """The function that is traced for signatures that were not saved: it says so."""
     name = str(document["name"])
 
+    @functools.cache
+    def find_source() -> Any:
+        if isinstance(reference, bytes):
+            return Function(*pickle.loads(reference))  # it came in a pickle
+        return None if reference is None else find_function(*reference)
+
     def loaded(*args: Any, **kwargs: Any) -> Any:
-        source = None if reference is None else find_function(*reference)
+        source = find_source()
         if source is not None:
             return source(*args, **kwargs)
         known = "; ".join(f"({one})" for one in shown)

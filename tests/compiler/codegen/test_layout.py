@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import sysconfig
 import threading
 from typing import Any
 
@@ -114,3 +115,35 @@ def test_layout_loads_no_llvmlite() -> None:
     code = "import sys, tapeline.compiler.codegen.layout as l; l.self_test()\n"
     code += "assert 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_self_test_refuses_builds_without_the_gil(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+        assert not self_test.__wrapped__()
+    with monkeypatch.context() as patched:
+        patched.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
+        assert not self_test.__wrapped__()
+    assert self_test.__wrapped__()
+
+
+def test_without_the_gil_calls_take_the_python_path_and_writes_copy() -> None:
+    code = """
+import sys
+import sysconfig
+sys._is_gil_enabled = lambda: False
+import tapeline as tl
+from tapeline.compiler.codegen.layout import native_entry_allowed
+
+@tl.function
+def f(x):
+    y = x * 2
+    y[0] = 7.0
+    return tl.sum(y)
+
+for _ in range(4):
+    assert float(f(tl.ones(3))) == 11.0
+    assert tl.grad(f)(tl.ones(3)).numpy().tolist() == [0.0, 2.0, 2.0]
+assert not native_entry_allowed()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)

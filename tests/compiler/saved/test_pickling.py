@@ -184,3 +184,43 @@ def test_joblib_workers_run_functions() -> None:
     with joblib.parallel_config("loky", n_jobs=2):
         found = joblib.Parallel()(joblib.delayed(cube)(np.full(2, k)) for k in (1.0, 2.0))
     np.testing.assert_array_equal([one.numpy() for one in found], [[1.0] * 2, [8.0] * 2])
+
+
+def test_functions_pickled_by_value_serve_other_signatures() -> None:
+    cloudpickle = pytest.importorskip("cloudpickle", reason="optional package")
+    factor = 3.0
+    local = tl.function(lambda x: x * factor)
+    assert float(local(2.0)) == 6.0
+    loaded = pickle.loads(cloudpickle.dumps(local))
+    assert loaded(np.ones((2, 3))).numpy().tolist() == [[3.0] * 3] * 2
+    assert float(loaded(2.0)) == 6.0
+
+    @tl.function
+    def recursive(x: Any, n: int) -> Any:
+        return x if n == 0 else recursive(x * factor, n - 1)
+
+    assert float(recursive(2.0, 2)) == 18.0
+    assert float(pickle.loads(cloudpickle.dumps(recursive))(2.0, 2)) == 18.0
+
+
+def test_wrappers_of_compiled_functions_hold_nothing_of_them() -> None:
+    f = tl.function(lambda x: x * x)
+    assert float(f(2.0)) == 4.0
+    assert not [name for name in vars(tl.grad(f)) if not name.startswith("__")]
+    cloudpickle = pytest.importorskip("cloudpickle", reason="optional package")
+    gradient = pickle.loads(cloudpickle.dumps(tl.grad(f)))
+    assert float(gradient(tl.asarray(3.0))) == 6.0
+
+
+def test_dask_workers_run_functions() -> None:
+    distributed = pytest.importorskip("distributed", reason="optional package")
+    dask_array = pytest.importorskip("dask.array", reason="optional package")
+    rows = dask_array.from_array(np.arange(12.0).reshape(4, 3), chunks=(2, 3))
+    scaled = tl.function(lambda block: block * 2 + 1)
+    quick = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
+    with distributed.LocalCluster(**quick) as cluster, distributed.Client(cluster) as client:
+        found = client.gather(client.map(cube, [np.full(2, k) for k in (1.0, 2.0)]))
+        assert [x.numpy().tolist() for x in found] == [[1.0, 1.0], [8.0, 8.0]]
+        assert float(client.submit(tl.grad(cube), tl.asarray(2.0)).result()) == 12.0
+        blocks = rows.map_blocks(lambda block: scaled(block).numpy()).compute()
+    np.testing.assert_array_equal(blocks, np.arange(12.0).reshape(4, 3) * 2 + 1)
