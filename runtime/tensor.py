@@ -544,11 +544,9 @@ def _shaped(x: Any) -> Any:
 
 def _store(ufunc: Callable[..., Any], result: Any, out: tuple[Any, ...]) -> Any:
     """Serve `array += tensor` and `out=`: the result goes into the caller's own array or cell."""
-    if len(out) != 1:
-        raise ArgumentTypeError(
-            f"np.{ufunc.__name__}: out= with {len(out)} arrays is not known for tensors; use the "
-            "results that are returned"
-        )
+    if isinstance(result, tuple):
+        pairs = zip(result, out, strict=True)
+        return tuple(part if one is None else _store(ufunc, part, (one,)) for part, one in pairs)
     (target,) = out
     what = f"np.{ufunc.__name__}: out="
     if type(target) is Tensor:

@@ -150,9 +150,9 @@ def test_numpy_functions_reach_registered_counterparts() -> None:
     before = dict(NUMPY_FUNCTIONS)
     try:
         register_ufunc(np.heaviside, answer)
-        register_ufunc(np.i0, answer)
+        register_ufunc(np.is_busday, answer)
         assert isinstance(np.heaviside(np.ones(2), x), Tensor)
-        assert isinstance(np.i0(x), Tensor)
+        assert isinstance(np.is_busday(x), Tensor)  # type: ignore[call-overload]
         target = np.ones(2)
         assert np.heaviside(x, x, out=target) is target
         assert target.tolist() == [0.0, 0.0]
@@ -167,12 +167,10 @@ def test_numpy_functions_reach_registered_counterparts() -> None:
 
 def test_numpy_functions_without_counterpart_are_named() -> None:
     x = as_tensor([1.0, 2.0])
-    with pytest.raises(TypeError, match=r"np\.spacing has no counterpart"):
-        np.spacing(x)
     with pytest.raises(TypeError, match=r"np\.divide\.reduceat has no counterpart"):
         np.divide.reduceat(x, [0])
-    with pytest.raises(TypeError, match=r"np\.packbits has no counterpart"):
-        np.packbits(x)
+    with pytest.raises(TypeError, match=r"np\.isnat has no counterpart"):
+        np.isnat(x)
 
 
 def test_numpy_questions_about_arrays_work() -> None:

@@ -22,7 +22,8 @@ _DISPATCHER: Final = type(np.sum)
 _OF_SEQUENCES: Final = frozenset(
     {
         np.broadcast_arrays, np.choose, np.column_stack, np.concatenate, np.dstack,
-        np.hstack, np.linalg.multi_dot, np.lexsort, np.piecewise, np.select, np.stack, np.vstack,
+        np.histogram2d, np.histogramdd, np.hstack, np.linalg.multi_dot, np.lexsort, np.piecewise,
+        np.select, np.stack, np.vstack,
     }
 )  # fmt: skip
 """Functions whose lists are of arrays: each item may be a list of tensors."""
@@ -39,9 +40,11 @@ def numpy_callee(function: Any) -> Any:
     if function is np.block or not is_staging():
         return function
     as_array = _as_arrays if function in _OF_SEQUENCES else _as_array
+    if kind is BuiltinMethodType and function.__name__ == "at":
+        as_array = _as_places
 
     def call(*args: Any, **options: Any) -> Any:
-        given = {name: as_array(value) for name, value in options.items()}
+        given = {k: v if k == "out" else as_array(v) for k, v in options.items()}
         return function(*map(as_array, args), **given)
 
     return call
@@ -56,6 +59,11 @@ def _as_arrays(value: Any) -> Any:
     if type(value) is list or type(value) is tuple:
         return [_as_array(item) for item in value]
     return value
+
+
+def _as_places(value: Any) -> Any:
+    """A list as an array; a tuple has an index for each axis."""
+    return tuple(map(_as_array, value)) if type(value) is tuple else _as_array(value)
 
 
 def _holds_tensors(value: Any) -> bool:

@@ -310,8 +310,9 @@ def test_every_answer_is_a_function_of_numpy() -> None:
 
 
 def test_out_that_cannot_be_written_while_tracing_says_what_to_write() -> None:
+    total = np.zeros(3)
+
     def add_up(x: tl.Tensor) -> tl.Tensor:
-        total = np.zeros(3)
         np.add(total, x, out=total)
         return tl.sum(x)
 

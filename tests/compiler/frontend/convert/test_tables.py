@@ -29,6 +29,24 @@ def _counted(places: Any) -> Any:
     return total
 
 
+def _counted_pairs(places: Any) -> Any:
+    total = np.zeros((4, 3), dtype=int)
+    np.add.at(total, (places + 1, places), 1)
+    return total
+
+
+def _divided(x: Any) -> Any:
+    whole, rest = np.zeros(4), np.zeros(4)
+    np.divmod(x, 0.75, out=(whole, rest))
+    return whole + 10 * rest
+
+
+def _in_two_dimensions(x: Any) -> Any:
+    flat, _, _ = np.histogram2d(x, x * 2, bins=[np.r_[x[1], 0.0, 3.0], np.r_[x[1] * 2, 0.0, 5.0]])
+    deep, _ = np.histogramdd((x, x * x), bins=2)
+    return flat + deep
+
+
 def _copied(x: Any) -> Any:
     out = np.ones(4)
     np.copyto(out, x, where=x > 0)
@@ -79,6 +97,9 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "elements where a mask holds": (lambda x: np.arange(4)[x > 0].sum(), X),
     "out of a new array": (_halved, X),
     "at of a new array": (_counted, PLACES),
+    "at pairs of places": (_counted_pairs, PLACES),
+    "two outs": (_divided, X),
+    "histograms of two dimensions": (_in_two_dimensions, X),
     "copyto a new array": (_copied, X),
 }
 
