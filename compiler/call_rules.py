@@ -18,6 +18,7 @@ from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import Tensor
 
 Mask = tuple[int, ...]
+"""Positions of inputs, ascending."""
 
 
 def single_rule(

@@ -13,7 +13,8 @@ import numpy as np
 from tapeline.compiler.autodiff.joint import is_differentiable_kind
 from tapeline.compiler.calling import ShownText, TraceCalls, show_spec
 from tapeline.compiler.codegen.target import PLAIN, Manner
-from tapeline.compiler.compiled import OBSERVER, DifferentiableGraph
+from tapeline.compiler.compiled import OBSERVER
+from tapeline.compiler.differentiable import DifferentiableGraph
 from tapeline.compiler.donation import Donation
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.guards import Guards

@@ -41,8 +41,8 @@ from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tapeline.compiler.compiled import Recorded
     from tapeline.compiler.concrete import ConcreteFunction
+    from tapeline.compiler.differentiable import Recorded
     from tapeline.compiler.frontend.signature import Call
 
 LONG_WORK = 100_000

@@ -47,6 +47,7 @@ COMPILER_LAYERS = (
     ("executable",),
     ("native",),
     ("compiled", "call_rules"),
+    ("differentiable",),
     ("calling", "donation", "eagerly", "examples", "in_place", "staged"),
     ("concrete", "inspect", "open_function", "any_rank"),
     ("tracer",),

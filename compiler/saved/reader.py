@@ -14,8 +14,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from tapeline.compiler.codegen.native_call import enable_native_calls
-from tapeline.compiler.compiled import DifferentiableGraph
 from tapeline.compiler.concrete import ConcreteFunction
+from tapeline.compiler.differentiable import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph, Resource
 from tapeline.compiler.frontend.convert.reads import hold_weakly
 from tapeline.compiler.frontend.families import Places, Plan

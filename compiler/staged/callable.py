@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tapeline.compiler.codegen.target import Manner
-from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.compiler.differentiable import DifferentiableGraph
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.op import Op
 from tapeline.runtime.sizes import Sizes

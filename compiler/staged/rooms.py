@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.codegen.target import Manner
-from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.compiler.differentiable import DifferentiableGraph
 from tapeline.compiler.frontend.specialize import has_open_sizes
 from tapeline.compiler.ir.control_ops import is_cond, is_loop
 from tapeline.compiler.ir.graph import Graph

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.codegen.target import PLAIN, Manner
-from tapeline.compiler.compiled import OBSERVER, DifferentiableGraph
+from tapeline.compiler.compiled import OBSERVER
+from tapeline.compiler.differentiable import DifferentiableGraph
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.specialize import Specializer
 from tapeline.compiler.ir.control_ops import is_loop

@@ -11,6 +11,7 @@ import pytest
 
 import tapeline as tl
 from tapeline.compiler import compiled as compiled_module
+from tapeline.compiler import differentiable
 from tapeline.compiler.codegen import engine as engine_module
 from tapeline.compiler.executable import executable as executable_module
 from tapeline.runtime.dispatch import BUSY, RECORDING, STATE
@@ -37,7 +38,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "lowering": (executable_module, "lower_graph"),
     "assembling": (executable_module, "assemble"),
     "parsing": (engine_module, "parse_module"),
-    "pair": (compiled_module, "build_pair"),
+    "pair": (differentiable, "build_pair"),
 }
 
 

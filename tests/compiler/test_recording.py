@@ -13,7 +13,7 @@ import pytest
 
 import tapeline as tl
 from tapeline.compiler.codegen.layout import native_entry_allowed
-from tapeline.compiler.compiled import DifferentiableGraph
+from tapeline.compiler.differentiable import DifferentiableGraph
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import STATE
 
