@@ -27,6 +27,12 @@ from tapeline.runtime.ops.effects import HOST_RAISE
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 from tapeline.runtime.tensor import Tensor, as_tensor
 
+_CHANGED = (
+    "{what} over a tensor changes the {changed} of {path!r}, which was made before it. The "
+    "block is traced once, however often it will run: keep such results in a tl.TensorArray, in "
+    "a tensor with x[i] = v, or as variables of the function"
+)
+
 
 class LengthChangedError(DynamicShapeError):
     """A block over tensors makes a list or a dict longer or shorter."""
@@ -124,6 +130,11 @@ class Surroundings:
         variables += [("a list", x) for x in appended_lists(state)]
         return cls(state, state.get(), Containers(variables), variables, blocks)
 
+    def lists(self) -> dict[int, str]:
+        """By id, the paths of the lists within reach."""
+        watched = self.containers.all()
+        return {id(one.container): one.path for one in watched if type(one.container) is list}
+
     def restore(self) -> None:
         """Undoes what a block did."""
         self.containers.restore()
@@ -177,13 +188,14 @@ def trace_block(
 
 def _changed(watched: Watched, what: str) -> TracingError:
     """The error for a container that a block may not change."""
-    is_array = isinstance(watched.container, np.ndarray)
-    changed = "elements" if is_array else "length or the keys"
-    return (TracingError if is_array else LengthChangedError)(
-        f"{what} over a tensor changes the {changed} of {watched.path!r}, which was made before "
-        "it. The block is traced once, however often it will run: keep such results in a "
-        "tl.TensorArray, in a tensor with x[i] = v, or as variables of the function"
-    )
+    if isinstance(watched.container, np.ndarray):
+        return TracingError(_CHANGED.format(what=what, changed="elements", path=watched.path))
+    return length_changed(what, watched.path)
+
+
+def length_changed(what: str, path: str) -> LengthChangedError:
+    """The error for a container whose length a block changes."""
+    return LengthChangedError(_CHANGED.format(what=what, changed="length or the keys", path=path))
 
 
 def _is_among(error: Exception, raised: list[Any]) -> bool:

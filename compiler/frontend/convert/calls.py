@@ -109,8 +109,9 @@ def convert(function: FunctionType) -> FunctionType:
     """The converted function; the function itself where it cannot be converted."""
     conversion = conversion_of(function)
     graph = outer_graph()
-    if graph is not None and graph.reads is not None:
-        graph.reads.note_function(function, conversion.global_names)
+    if graph is not None:
+        if graph.reads is not None:
+            graph.reads.note_function(function, conversion.global_names)
         if any(conversion.written):
             _watch_writes(graph, function, conversion)
     return conversion.build(function, _OPERATORS[0])

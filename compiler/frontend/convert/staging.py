@@ -14,6 +14,7 @@ from tapeline.compiler.frontend.convert.blocktrace import (
     RaisedError,
     Surroundings,
     Value,
+    length_changed,
     take_value,
     trace_block,
 )
@@ -172,9 +173,11 @@ def choose_block(
     decided = as_condition(condition)
     around = Surroundings.around(state, (then, other))
     what = what or f"the 'if' at {line_of(then)}"
-    first = trace_block(lambda _: then(), around, what)
-    second = trace_block(lambda _: other(), around, what)
+    lists = around.lists()
+    first = trace_block(lambda _: then(), around, what, growing=lists)
+    second = trace_block(lambda _: other(), around, what, growing=lists)
     choice = _Choice(first, second)
+    grown = _join_lists(choice, lists, what)
     finish: list[Callable[[], None]] = _join_effects(choice, what, around)
     values = [
         _join_variable(choice, name, position, around, what)
@@ -182,9 +185,40 @@ def choose_block(
     ]
     choice.apply(decided)
     state.set(tuple([value() for value in values]))
-    for action in finish:
+    for action in (*finish, *grown):
         action()
     _raise_if_both(first, second)
+
+
+def _join_lists(choice: _Choice, lists: dict[int, str], what: str) -> list[Callable[[], None]]:
+    """Joins what both blocks appended to lists, which must be as many items of the same kinds."""
+    finish: list[Callable[[], None]] = []
+    first, second = (traced.grown for traced in choice.traces)
+    for key in {**first, **second}:
+        pair = [grown.get(key) for grown in (first, second)]
+        one = pair[0] or pair[1]
+        assert one is not None
+        ended = [side for side in (0, 1) if choice.traces[side].raised is not None]
+        if ended:
+            left = pair[1 - ended[0]]
+            result = _nothing if left is None else choice.take(left[1], 1 - ended[0])
+        elif pair[0] is None or pair[1] is None:
+            raise length_changed(what, lists[key])
+        else:
+            try:
+                result = choice.join(pair[0][1], pair[1][1])
+            except MismatchError:
+                raise length_changed(what, lists[key]) from None
+        finish.append(_extender(one[0], result))
+    return finish
+
+
+def _nothing() -> list[Any]:
+    return []
+
+
+def _extender(items: list[Any], result: Callable[[], Any]) -> Callable[[], None]:
+    return lambda: items.extend(result())
 
 
 def choose(condition: Any, then: Any, other: Any, is_logical: bool = False) -> Any:

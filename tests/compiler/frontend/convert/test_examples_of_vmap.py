@@ -133,6 +133,26 @@ def _scaled(x: Any) -> Any:
     return x * FACTOR if x > 0 else x
 
 
+def test_a_function_that_changes_a_variable_around_it() -> None:
+    def f(x: Any) -> Any:
+        total = x * 0
+
+        def add(v: Any) -> None:
+            nonlocal total
+            total = total + v
+
+        for k in range(3):
+            add(x * k)
+            if total > 1.0:
+                add(-0.5)
+        return total
+
+    values = [0.1, 0.5, 3.0]
+    expected = [float(f(tl.asarray(v))) for v in values]
+    for mapped in (tl.vmap(f), tl.vmap(tl.function(f)), tl.function(lambda x: tl.vmap(f)(x))):
+        np.testing.assert_allclose(mapped(tl.asarray(values)).numpy(), expected)
+
+
 def test_python_raises_as_ever() -> None:
     def f(x: Any) -> Any:
         raise KeyError("mine")

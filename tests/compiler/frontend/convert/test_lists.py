@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -159,6 +160,39 @@ def test_python_conditions_of_short_loops_leave_a_list_of_known_length() -> None
     assert "span" not in ops_of(compiled, tl.asarray(2.0))
 
 
+def test_branches_that_append_alike_leave_a_list_of_known_length() -> None:
+    def f(x: Any) -> Any:
+        found = []
+        for j in range(3):
+            if x[j] > 5:
+                raise ValueError("too large")
+            if x[j] > 0:
+                found.append((x[j] * 2, j))
+            else:
+                found.append((-x[j], 0))
+        return found
+
+    compiled = same(f, ([1.0, -2.0, 3.0],))
+    assert "span" not in ops_of(compiled, tl.zeros(3))
+    with pytest.raises(ValueError, match="too large"):
+        compiled(tl.asarray([1.0, 2.0, 6.0]))
+    mapped = tl.vmap(f)(tl.asarray([[1.0, -2.0, 3.0], [-1.0, 2.0, 0.0]]))
+    assert [x.numpy().tolist() for x, _ in mapped] == [[2.0, 1.0], [2.0, 4.0], [6.0, 0.0]]
+
+
+def test_a_branch_outside_of_loops_runs_op_by_op() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        found = [x]
+        if x > 0:
+            found.append(x * 2)
+        return found
+
+    with pytest.warns(UserWarning, match="runs op by op.*'found'"):
+        assert [float(v) for v in f(tl.asarray(1.0))] == [1.0, 2.0]
+    assert [float(v) for v in f(tl.asarray(-1.0))] == [-1.0]
+
+
 def test_inner_loops_append() -> None:
     def f(x: Any, n: Any) -> Any:
         found = []
@@ -298,13 +332,14 @@ def test_very_many_items_of_a_known_number() -> None:
 
 def test_results_hold_nothing_of_the_trace() -> None:
     compiled = tl.function(halves)
-    compiled(tl.asarray(1.0), tl.asarray(0.1))
-    gc.collect()
-    before = len(gc.get_objects())
-    for _ in range(20):
-        compiled(tl.asarray(1.0), tl.asarray(0.1))
-    gc.collect()
-    assert len(gc.get_objects()) - before < 20
+    counts = []
+    for _ in range(6):
+        for _ in range(20):
+            compiled(tl.asarray(1.0), tl.asarray(0.1))
+        gc.collect()
+        counts.append(len(gc.get_objects()))
+    # a stage may be compiled on the way, which is kept once
+    assert min(b - a for a, b in itertools.pairwise(counts)) <= 0
 
 
 # --- where no graph can hold it ---------------------------------------------------------------
