@@ -1,4 +1,4 @@
-"""Systems with a triangle, or with more or less equations than unknowns."""
+"""Systems with more or less equations than unknowns."""
 
 from __future__ import annotations
 
@@ -7,43 +7,14 @@ from typing import NamedTuple
 from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.extrema import max as max_over
-from tapeline.runtime.ops.grids import tril, triu
 from tapeline.runtime.ops.matmul import matmul
 from tapeline.runtime.ops.matrices import check_matrices
 from tapeline.runtime.ops.norms import vector_norm
 from tapeline.runtime.ops.reduction import count_nonzero
 from tapeline.runtime.ops.shaping import expand_dims, squeeze
 from tapeline.runtime.ops.singular import svdvals
-from tapeline.runtime.ops.solving import SOLVE, pinv, relative_tolerance, solve
+from tapeline.runtime.ops.solving import SOLVE, pinv, relative_tolerance
 from tapeline.runtime.tensor import Tensor, TensorLike
-
-
-def solve_triangular(a: TensorLike, b: TensorLike, /, *, upper: bool = False) -> Tensor:
-    """The solution x of `a @ x = b`, where only a triangle of `a` counts.
-
-    Parameters
-    ----------
-    a : TensorLike, shape (..., n, n)
-        The matrices; what is above the diagonal (below, if `upper`) is not looked at, and has
-        gradient zero.
-    b : TensorLike, shape (n,) or (..., n, k)
-        The right sides: one vector, or columns.
-    upper : bool
-        Which triangle.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `b`, with broadcast batches.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.linalg.solve_triangular([[2.0, 7.0], [1.0, 1.0]], [2.0, 3.0]).numpy()
-    array([1., 2.])
-    """
-    first, second = promote(SOLVE, a, b)
-    return solve(triu(first) if upper else tril(first), second)
 
 
 class LeastSquares(NamedTuple):

@@ -5,7 +5,6 @@ from tapeline.runtime.ops.factorizations import QR as QR
 from tapeline.runtime.ops.factorizations import cholesky as cholesky
 from tapeline.runtime.ops.factorizations import qr as qr
 from tapeline.runtime.ops.least_squares import lstsq as lstsq
-from tapeline.runtime.ops.least_squares import solve_triangular as solve_triangular
 from tapeline.runtime.ops.linalg import cross as cross
 from tapeline.runtime.ops.linalg import diagonal as diagonal
 from tapeline.runtime.ops.linalg import matrix_power as matrix_power
@@ -32,3 +31,7 @@ from tapeline.runtime.ops.spectral import eig as eig
 from tapeline.runtime.ops.spectral import eigh as eigh
 from tapeline.runtime.ops.spectral import eigvals as eigvals
 from tapeline.runtime.ops.spectral import eigvalsh as eigvalsh
+from tapeline.runtime.ops.triangular import block_diag as block_diag
+from tapeline.runtime.ops.triangular import cho_solve as cho_solve
+from tapeline.runtime.ops.triangular import solve_triangular as solve_triangular
+from tapeline.runtime.ops.triangular import toeplitz as toeplitz
