@@ -384,9 +384,15 @@ class ConcreteFunction(TraceCalls):
         return self.differentiable.compiled.optimized
 
     def kernels(self) -> KernelList:
-        """What runs when no tape records: loops with the ops they fuse, products, NumPy calls."""
-        from tapeline.compiler.inspect.kernels import describe_kernels  # loads codegen
+        """What runs when no tape records: loops with the ops they fuse, products, NumPy calls; of
+        all stages in turn where it runs in stages."""
+        from tapeline.compiler.inspect.kernels import (  # loads codegen
+            describe_kernels,
+            joined_kernels,
+        )
 
+        if self.staged is not None:
+            return joined_kernels(self.name, [stage.kernels() for stage in self.stages])
         executable = self.differentiable.compiled.executable()
         return describe_kernels(executable.graph, executable.module)
 
@@ -401,8 +407,10 @@ class ConcreteFunction(TraceCalls):
         >>> print(concrete.llvm_ir().split("define void")[0].splitlines()[-2])
         ;   computes tanh, multiply
         """
-        from tapeline.compiler.inspect.code import annotated_ir  # loads codegen
+        from tapeline.compiler.inspect.code import annotated_ir, of_stages  # loads codegen
 
+        if self.staged is not None:
+            return of_stages([(stage.name, stage.llvm_ir()) for stage in self.stages], ";")
         executable = self.differentiable.compiled.executable()
         module = executable.module
         return annotated_ir(module.text, executable.graph, module, self.kernels())
@@ -410,8 +418,14 @@ class ConcreteFunction(TraceCalls):
     def asm(self) -> str:
         """The machine code that runs when no tape records, as assembly; comments before each
         function say what it computes, and from which source lines."""
-        from tapeline.compiler.inspect.code import annotated_asm  # loads codegen
+        from tapeline.compiler.inspect.code import (  # loads codegen
+            COMMENT,
+            annotated_asm,
+            of_stages,
+        )
 
+        if self.staged is not None:
+            return of_stages([(stage.name, stage.asm()) for stage in self.stages], COMMENT)
         executable = self.differentiable.compiled.executable()
         text = executable.code.asm()
         return annotated_asm(text, executable.graph, executable.module, self.kernels())
@@ -465,7 +479,7 @@ class ConcreteFunction(TraceCalls):
     def to_html(self) -> str:
         """What runs under a tape as one HTML page, without network: forward graph, backward graph
         and the kernels of both side by side, to pan, zoom, search and click. Only the forward where
-        no input has a gradient.
+        no input has a gradient, and the stages side by side where it runs in stages.
 
         Examples
         --------
@@ -475,8 +489,14 @@ class ConcreteFunction(TraceCalls):
         >>> page.startswith("<!doctype html>"), "backward kernels" in page
         (True, True)
         """
-        from tapeline.compiler.inspect.page import compiled_to_html  # loads codegen
+        from tapeline.compiler.inspect.page import (  # loads codegen
+            compiled_to_html,
+            staged_to_html,
+        )
 
+        if self.staged is not None:
+            parts = [stage.differentiable.compiled.executable() for stage in self.stages]
+            return staged_to_html(self.name, self.graph, [(p.graph, p.module) for p in parts])
         watched = self._watched()
         if not watched:
             one = self.differentiable.compiled.executable()

@@ -97,7 +97,15 @@ def annotated_ir(text: str, graph: Graph, module: Module, kernels: KernelList) -
     return annotate(text, graph, module, kernels, r"define [^@]*@([\w.$]+)\(", ";")
 
 
+COMMENT = "#" if platform.machine() in ("x86_64", "AMD64", "i686") else "//"
+"""How a comment begins in assembly of this machine."""
+
+
+def of_stages(texts: Sequence[tuple[str, str]], comment: str) -> str:
+    """The code of parts that run one after the other, each under its name."""
+    return "\n".join(f"{comment} ---- {name}\n{text}" for name, text in texts)
+
+
 def annotated_asm(text: str, graph: Graph, module: Module, kernels: KernelList) -> str:
     """Assembly with comments before each kernel."""
-    comment = "#" if platform.machine() in ("x86_64", "AMD64", "i686") else "//"
-    return annotate(text, graph, module, kernels, r"_?([A-Za-z][\w.$]*):", comment)
+    return annotate(text, graph, module, kernels, r"_?([A-Za-z][\w.$]*):", COMMENT)

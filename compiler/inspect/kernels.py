@@ -93,6 +93,12 @@ class KernelList(Tabular, Sequence[KernelInfo]):
         return "\n".join(line[:WIDTH].rstrip() for line in lines)
 
 
+def joined_kernels(name: str, lists: Sequence[KernelList]) -> KernelList:
+    """The kernels of what runs one after the other; the memory of one serves the next."""
+    arena = max((one.arena_bytes for one in lists), default=0)
+    return KernelList(name, [kernel for one in lists for kernel in one], arena)
+
+
 def _table(kernels: Sequence[KernelInfo]) -> Iterator[str]:
     for number, kernel in enumerate(kernels):
         over = " x ".join(map(str, kernel.shape)) or "one"

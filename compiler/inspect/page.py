@@ -48,6 +48,8 @@ class PageBuilder:
         self.title = title
         self.graphs: list[Record] = []
         self.panels: list[int] = []
+        self.columns: list[list[int]] = []
+        """Which panels stand above each other; each for itself where nothing is said."""
         self.summary = ""
         self._locations: dict[tuple[str, int, str], int] = {}
         self._places: list[list[Any]] = []
@@ -151,6 +153,7 @@ class PageBuilder:
         data = {
             "title": self.title, "summary": self.summary, "families": families,
             "locations": self._places, "graphs": self.graphs, "panels": self.panels,
+            "columns": self.columns or [[k] for k in range(len(self.panels))],
         }  # fmt: skip
         text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
         parts = {
@@ -235,6 +238,30 @@ def compiled_to_html(
     for title, (graph, module) in graphs:
         label = "kernels" if len(graphs) == 1 else f"{title} kernels"
         builder.panels.append(builder.add_kernels(graph, module, label))
+    if backward is not None:
+        builder.columns = [[0, 2], [1, 3]]
     builder.summary = forward[0].summary()
     counts = " + ".join(f"{len(graph)}" for _, (graph, _) in graphs)
+    return builder.html(f"{counts} nodes")
+
+
+def staged_to_html(name: str, graph: Graph, stages: Sequence[tuple[Graph, Module]]) -> str:
+    """What runs for a function whose sizes depend on values: its stages side by side, in order.
+
+    Parameters
+    ----------
+    name : str
+        The function.
+    graph : Graph
+        All of it, as it was traced.
+    stages : sequence of pairs of a Graph and its Module
+        What was compiled for the sizes of the call that was traced.
+    """
+    builder = PageBuilder(name)
+    for number, (part, module) in enumerate(stages):
+        builder.panels.append(builder.add_graph(part, f"stage {number}"))
+        builder.panels.append(builder.add_kernels(part, module, f"kernels of stage {number}"))
+    builder.columns = [[2 * k, 2 * k + 1] for k in range(len(stages))]
+    builder.summary = graph.summary()
+    counts = " + ".join(f"{len(part)}" for part, _ in stages)
     return builder.html(f"{counts} nodes")

@@ -20,8 +20,7 @@ class Page {
     this.order = [];
     this.turn = -1;
     this.panels = data.panels.map((index, number) => new Panel(this, number, index));
-    const pairs = this.panels.length === 4 ? [[0, 2], [1, 3]] : this.panels.map((_, k) => [k]);
-    this.columns = pairs.map((numbers) => ({ panels: numbers.map((k) => this.panels[k]), box: h("div", { className: "column" }, numbers.map((k) => this.panels[k].box)) }));
+    this.columns = data.columns.map((numbers) => ({ panels: numbers.map((k) => this.panels[k]), box: h("div", { className: "column" }, numbers.map((k) => this.panels[k].box)) }));
     document.getElementById("panels").append(...this.columns.map((column) => column.box));
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     this.listen();

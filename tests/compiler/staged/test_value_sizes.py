@@ -493,12 +493,29 @@ def test_stages_can_be_looked_at() -> None:
     compiled(tl.asarray(X[0]))
     (concrete,) = compiled.concrete_functions
     with pytest.raises(ValueSizeError, match=r"look at its stages"):
-        concrete.kernels()
+        concrete.memory_plan()
     first, last = concrete.stages
     assert "greater" in str(first.kernels())
     assert "exp" in last.llvm_ir()
     assert last.inputs[0].shape == (1, 3)
     assert first.stages == (first,)
+
+
+def test_views_show_all_stages() -> None:
+    """Kernels and code of one stage after the other, and a page with a column for each."""
+    function = tl.function(lambda x: tl.sum(tl.tanh(x[x > 0.5]) * 2), name="chosen")
+    function(tl.asarray([0.1, 0.7, 0.9]))
+    (concrete,) = function.concrete_functions
+    kernels = concrete.kernels()
+    assert [k.ops for k in kernels] == [k.ops for part in concrete.stages for k in part.kernels()]
+    assert any("tanh" in kernel.ops for kernel in kernels)
+    assert len(list(concrete.cost())) == len(kernels)
+    for text in (concrete.llvm_ir(), concrete.asm()):
+        assert "---- chosen_stage0" in text
+        assert "---- chosen_stage1" in text
+    page = concrete.to_html()
+    assert '"title":"kernels of stage 1"' in page
+    assert '"columns":[[0,1],[2,3]]' in page
 
 
 def test_exports_name_the_line(tmp_path: Path) -> None:
