@@ -46,6 +46,7 @@ ARRAY_BASE = 48
 ARRAY_DESCR = 56
 ARRAY_FLAGS = 64
 C_CONTIGUOUS_ALIGNED = 0x101
+WRITEABLE = 0x400
 
 TYPE_FLAGS = 168
 HAVE_VECTORCALL = 1 << 11
@@ -215,6 +216,7 @@ def _arrays_hold() -> bool:
         np.zeros((0, 3), np.int8),
         np.arange(5, dtype=">i4"),
         unaligned,
+        np.broadcast_to(np.float32(1), 3),
     )
     return all(_array_holds(array) for array in samples)
 
@@ -230,6 +232,7 @@ def _array_holds(array: np.ndarray[Any, Any]) -> bool:
         _word(array, ARRAY_DESCR) == id(array.dtype),
         (_word(array, ARRAY_BASE) or id(None)) == id(array.base),
         (flags & C_CONTIGUOUS_ALIGNED == C_CONTIGUOUS_ALIGNED) == wanted,
+        bool(flags & WRITEABLE) == array.flags.writeable,
     )
     if not all(fields):
         return False

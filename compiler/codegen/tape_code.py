@@ -136,8 +136,9 @@ def _compile() -> CompiledModule:
     objects = _objects()
     symbols = {name: id(value) for name, value in objects.items()}
     symbols |= {f"py_{name}": id(function) for _, name, function in _METHODS}
-    spare, locked = [None], ctypes.c_int64(1)
+    spare, last_seed, locked = [None, None], [None], ctypes.c_int64(1)
     symbols["py_spare_set"] = layout.list_item_address(spare, 0)
+    symbols["py_last_seed"] = layout.list_item_address(last_seed, 0)
     word = layout.lock_word_address(record.LOCK)
     symbols["py_lock_word"] = ctypes.addressof(locked) if word is None else word
     symbols["py_busy"] = layout.list_item_address(BUSY, 0)
@@ -162,7 +163,7 @@ def _compile() -> CompiledModule:
     declarations += [f"@{name} = external global i8" for name in symbols]
     text = "\n".join([*declarations, *(fn.text() for fn in functions)])
     module = get_engine().compile_module(text, symbols | runtime_symbols(Tensor), exports)
-    _KEPT.extend([objects, spare, locked, module])
+    _KEPT.extend([objects, spare, last_seed, locked, module])
     return module
 
 

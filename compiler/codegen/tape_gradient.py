@@ -128,11 +128,27 @@ class GradientText(TapeText):
             fn.label(f"not_{name}")
         fn.jump("make_seed")
         fn.label("make_seed")
+        last = fn.load("ptr", "@py_last_seed")
+        fits = fn.call(
+            "i1", "tapeline_check_array", ("ptr", last), ("ptr", dtype),
+            ("i64", fn.value(f"zext i32 {ndim} to i64")),
+            ("ptr", fn.load("ptr", fn.offset(value, layout.ARRAY_DIMENSIONS))),
+        )  # fmt: skip
+        self.branch_unless(fits, "other_seed")
+        self.own("seed", last)
+        fn.jump("seeded")
+        fn.label("other_seed")
         shape = self.checked(
             fn.call("ptr", "PyObject_GetAttr", ("ptr", value), ("ptr", "@py_shape"))
         )
         self.take("shape", shape)
-        self.take("seed", self.call("@py_filled", "@py_one", shape, dtype))
+        seed = self.take("seed", self.call("@py_filled", "@py_one", shape, dtype))
+        flags = fn.load("i32", fn.offset(seed, layout.ARRAY_FLAGS), 4)
+        is_kept = fn.compare("eq", fn.value(f"and i32 {flags}, {layout.WRITEABLE}"), 0, "i32")
+        self.branch_unless(is_kept, "seeded")  # a large one, which is made each time
+        fn.call("void", "Py_IncRef", ("ptr", seed))
+        fn.store("ptr", seed, "@py_last_seed")
+        self.release(last)
         fn.jump("seeded")
         fn.label("seeded")
 
@@ -239,22 +255,34 @@ class GradientText(TapeText):
         any. Nothing runs Python until no record knows the tape any more."""
         fn = self.fn
         own = self.get("own")
-        records = self.take(
-            "records", self.checked(fn.call("ptr", "PySequence_List", ("ptr", own)))
-        )
+        items, only, length = (fn.alloca(8, 8) for _ in range(3))
+        fn.store("i64", 1, length)
+        is_single = fn.compare("eq", fn.call("i64", "PySet_Size", ("ptr", own)), 1)
+        self.branch_if(is_single, "listed")
+        listed = self.checked(fn.call("ptr", "PySequence_List", ("ptr", own)))
+        fn.store("ptr", fn.load("ptr", fn.offset(listed, layout.LIST_ITEMS)), items)
+        fn.store("i64", self.length(listed), length)  # making it may have freed records
+        self.take("records", listed)
+        fn.jump("listed")
+        fn.label("listed")
         self.require_free_lock("shared")
         self.branch_if(fn.compare("ne", self.word("py_cells"), 0), "shared")
         self.branch_if(fn.compare("ne", self.word("py_combined"), 0), "shared")
         self.forget_item("@py_own_sets", self.item(self.slot(own, TapeSet, "ids"), 0))
-        items = fn.load("ptr", fn.offset(records, layout.LIST_ITEMS))
-        count = self.length(records)
-        fn.loop(0, count, 1, lambda k, _: self.cut(items, k, "@py_no_tapes", "rec", "tapes"))
+        self.branch_unless(is_single, "taken")
+        weak = self.take("records", self.checked(fn.call("ptr", "PySet_Pop", ("ptr", own))))
+        fn.store("ptr", weak, only)
+        fn.store("ptr", only, items)
+        fn.jump("taken")
+        fn.label("taken")
+        found, count = fn.load("ptr", items), fn.load("i64", length)
+        fn.loop(0, count, 1, lambda k, _: self.cut(found, k, "@py_no_tapes", "rec", "tapes"))
         fn.call("i32", "PySet_Clear", ("ptr", own))
         self.set_slot(own, TapeSet, "ids", "@py_empty_tuple")
         self.set_slot(own, TapeSet, "memo", "@py_none")
         self.set_slot(own, TapeSet, "drop", "@py_none")
         self.drop("claimed")
-        fn.loop(0, count, 1, lambda k, _: self.cut(items, k, "@py_empty_tuple", "parents", "saved"))
+        fn.loop(0, count, 1, lambda k, _: self.cut(found, k, "@py_empty_tuple", "parents", "saved"))
         fn.jump("ended")
         fn.label("shared")
         self.release(self.call("@py_release", self.get("own")))

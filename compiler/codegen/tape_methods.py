@@ -32,7 +32,8 @@ class _EnterText(MethodText):
         here = self.thread_state()
         self.branch_unless(self.same(self.look_up(here, "@py_open"), "@py_empty_tuple"), "python")
         self.branch_unless(self.same(self.look_up(here, "@py_stopped"), "@py_zero"), "python")
-        own = self.take_set()
+        self.take_set()
+        own = self.get("own")
         ident = self.identify(own)
         tapes = self.take("open", self.checked(fn.call("ptr", "PyTuple_New", ("i64", 1))))
         fn.call("void", "Py_IncRef", ("ptr", "%self"))
@@ -47,29 +48,36 @@ class _EnterText(MethodText):
         self.answer("%self")
         return self.end()
 
-    def take_set(self) -> str:
-        """An empty set: the spare one if nobody else holds it, else a new one, spare from now on.
+    def take_set(self) -> None:
+        """An empty set and its bound `discard`: the spare ones if nobody else holds them, else new
+        ones, spare from now on.
 
-        While a tape has it, or a node names it, it has more references; and what is released is
-        empty.
+        Before a tape ends its set holds the function as well, and so do the records. What nobody
+        holds was released, so it is empty.
         """
         fn = self.fn
+        spare_set, spare_drop = "@py_spare_set", fn.offset("@py_spare_set", 8)
         if layout.REFCOUNT_IS_READABLE:
-            spare = fn.load("ptr", "@py_spare_set")
-            count = fn.load("i64", fn.offset(spare, layout.OBJECT_REFCOUNT))
-            self.branch_unless(fn.compare("eq", count, 1), "make_set")
-            self.branch_unless(self.same(self.kind(spare), "@py_tape_set_type"), "make_set")
-            self.own("own", spare)
+            own, drop = fn.load("ptr", spare_set), fn.load("ptr", spare_drop)
+            self.branch_unless(self.same(self.kind(own), "@py_tape_set_type"), "make_set")
+            for spare, n_holders in ((own, 2), (drop, 1)):  # the function holds the set
+                count = fn.load("i64", fn.offset(spare, layout.OBJECT_REFCOUNT))
+                self.branch_unless(fn.compare("eq", count, n_holders), "make_set")
+            self.own("own", own)
+            self.own("drop", drop)
             fn.jump("have_set")
             fn.label("make_set")
-        made = fn.call("ptr", "PyObject_CallNoArgs", ("ptr", "@py_tape_set_type"))
-        self.own("own", self.checked(made))
-        before = fn.load("ptr", "@py_spare_set")
-        fn.store("ptr", made, "@py_spare_set")
-        self.release(before)
+        own = fn.call("ptr", "PyObject_CallNoArgs", ("ptr", "@py_tape_set_type"))
+        self.take("own", self.checked(own))
+        drop = fn.call("ptr", "PyObject_GetAttr", ("ptr", own), ("ptr", "@py_discard"))
+        self.take("drop", self.checked(drop))
+        for place, made in ((spare_set, own), (spare_drop, drop)):
+            fn.call("void", "Py_IncRef", ("ptr", made))
+            before = fn.load("ptr", place)
+            fn.store("ptr", made, place)
+            self.release(before)
         fn.jump("have_set")
         fn.label("have_set")
-        return self.get("own")
 
     def identify(self, own: str) -> str:
         """Makes it the set of a new tape; the tape's id."""
@@ -80,11 +88,9 @@ class _EnterText(MethodText):
         ids = self.take("ids", self.checked(fn.call("ptr", "PyTuple_New", ("i64", 1))))
         fn.call("void", "Py_IncRef", ("ptr", ident))
         fn.store("ptr", ident, fn.offset(ids, layout.TUPLE_ITEMS))
-        drop = fn.call("ptr", "PyObject_GetAttr", ("ptr", own), ("ptr", "@py_discard"))
-        self.take("drop", self.checked(drop))
         self.set_slot(own, TapeSet, "ids", ids)
         self.set_slot(own, TapeSet, "memo", "@py_none")
-        self.set_slot(own, TapeSet, "drop", drop)
+        self.set_slot(own, TapeSet, "drop", self.get("drop"))
         return ident
 
 

@@ -147,6 +147,35 @@ def test_arguments_by_name_and_rows_of_sources() -> None:
     assert tape.gradient(y, v).item() == 12.0
 
 
+def test_seeds_of_many_shapes_and_dtypes() -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(), (1,), (3,), (3, 1), (1, 3), (2, 3), (0,), (40, 40)]
+    for _ in range(3):
+        for shape in [shapes[k] for k in rng.permutation(len(shapes))]:
+            for dtype in ("float32", "float64"):
+                x = tl.asarray(rng.normal(size=shape).astype(dtype))
+                found = slope(lambda x: x * 3.0, x)
+                assert found.dtype == dtype
+                np.testing.assert_array_equal(found.numpy(), np.full(shape, 3.0, dtype))
+    x = tl.asarray(np.ones((2, 3)))
+    ones = slope(lambda x: x + 0.0, x)
+    np.testing.assert_array_equal(ones.numpy(), np.ones((2, 3)))
+
+
+def test_records_die_while_others_live() -> None:
+    x, kept = tl.asarray(3.0), []
+    with tl.GradientTape() as tape:
+        tape.watch(x)
+        for k in range(20):
+            y = x * float(k)
+            if k % 3 == 0:
+                kept.append(y)
+    nodes = [each._node for each in kept]
+    assert tape.gradient(kept[1], x).item() == 3.0
+    assert all(node is not None and node.parents == () for node in nodes)
+    assert all(node is not None and not node.tapes.ids for node in nodes)
+
+
 def test_what_a_class_derived_from_the_tape_says_is_done() -> None:
     said: list[str] = []
 
