@@ -54,6 +54,13 @@ def test_run_takes_and_gives_arrays(
     assert "[2. 6.]" in capsys.readouterr().out
 
 
+def test_run_names_an_input_that_does_not_exist(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", file, "--input", "y=1.0"]) == MISUSED
+    assert "there is no input 'y'; the function takes x, factor" in capsys.readouterr().err
+
+
 def test_export_writes_every_form(file: str, tmp_path: Path) -> None:
     forms = {"html": "<!doctype html>", "svg": "<svg", "dot": "digraph", "ir": "", "asm": ""}
     arguments = [a for name in forms for a in (f"--{name}", str(tmp_path / f"x.{name}"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import platform
@@ -78,6 +79,7 @@ def run_file(options: argparse.Namespace) -> Report:
         if not separator:
             raise SystemExit(f"tapeline run: --input must be NAME=FILE, got {text!r}")
         given[name] = _read_input(value)
+    _check_names(function, given)
     say(f"running {function.__name__}")
     result = function(**given)
     leaves = [leaf.numpy() for leaf in nest.flatten(result) if type(leaf) is Tensor]
@@ -88,6 +90,18 @@ def run_file(options: argparse.Namespace) -> Report:
         return report | {"results": list(map(_described, leaves))}
     shown = {f"result {k}": np.array2string(leaf, threshold=20) for k, leaf in enumerate(leaves)}
     return report | shown
+
+
+def _check_names(function: Any, given: Report) -> None:
+    """Ends the command where an input is none of the function's."""
+    parameters = inspect.signature(function).parameters
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    for name in given:
+        if name not in parameters and not takes_any:
+            known = ", ".join(parameters) or "nothing"
+            raise SystemExit(
+                f"tapeline run: there is no input {name!r}; the function takes {known}"
+            )
 
 
 _MOST_VALUES = 10_000

@@ -40,8 +40,10 @@ class Identity:
     __slots__ = ("ref", "shown")
 
     def __init__(self, value: Any) -> None:
-        is_number = type(value) is OpenNumber
-        self.shown = f"any {value.kind.__name__}" if is_number else _shown(value)
+        self.shown = _shown(value)
+        if type(value) is OpenNumber:
+            side = {1: " above 0", -1: " below 0"}.get(value.sign, "")
+            self.shown = f"any {value.kind.__name__}{side}"
         try:
             self.ref: Callable[[], Any] = weakref.ref(value)
         except TypeError:

@@ -174,3 +174,22 @@ def test_numbers_that_do_not_fit_are_refused(step: Any, numbers: Any, tmp_path: 
             archive.writestr(name, json.dumps(document) if name == "tapeline.json" else data)
     with pytest.raises(SavedFileError):
         tl.load(path)
+
+
+def test_an_open_number_of_a_file_stays_on_its_side_of_zero(tmp_path: Path) -> None:
+    """The error says so; a file of a function that was called with both signs serves both."""
+    x = tl.asarray([1.0, 2.0])
+    scaled = tl.function(lambda x, rate: x * rate + (1 if rate > 0 else -1), name="scaled")
+    for rate in (0.5, 1.5, 2.5, 3.5):
+        scaled(x, rate)
+    tl.export.save(scaled, tmp_path / "f.tapeline")
+    loaded = tl.load(tmp_path / "f.tapeline")
+    np.testing.assert_array_equal(loaded(x, 8.5), scaled(x, 8.5))
+    with pytest.raises(ArgumentError, match="rate = any float above 0"):
+        loaded(x, -8.5)
+    for rate in (-0.5, -1.5, -2.5):
+        scaled(x, rate)
+    tl.export.save(scaled, tmp_path / "f.tapeline")
+    loaded = tl.load(tmp_path / "f.tapeline")
+    for rate in (8.5, -8.5):
+        np.testing.assert_array_equal(loaded(x, rate), scaled(x, rate))
