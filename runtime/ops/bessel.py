@@ -20,26 +20,37 @@ from tapeline.runtime.tensor import Tensor, TensorLike
 _NEAR = 8.0
 
 
-def _parts(x: Real, order: int) -> tuple[Real, Real, Real]:
-    """Whether |x| <= 8, the function there, and the function times exp(-|x|) elsewhere."""
+def _near(x: Real, order: int) -> Real:
+    """The function where |x| <= 8."""
+    found = (x * x * 0.25).polynomial(f"i{order}")
+    return found * (x * 0.5) if order else found
+
+
+def _far(x: Real, order: int) -> Real:
+    """The function times exp(-|x|) elsewhere."""
     a = abs(x)
-    near = (x * x * 0.25).polynomial(f"i{order}")
-    far = (16.0 / a - 1.0).polynomial(f"i{order}_tail") / a.sqrt()
-    return a <= _NEAR, near * (x * 0.5) if order else near, far.copysign(x) if order else far
+    found = (16.0 / a - 1.0).polynomial(f"i{order}_tail") / a.sqrt()
+    return found.copysign(x) if order else found
+
+
+def _grown(x: Real, order: int) -> Real:
+    """The function where |x| > 8."""
+    a = abs(x)
+    half = (a * 0.5).call("exp")
+    found = _far(x, order) * half * half
+    return a.equals(math.inf).where(x if order else a, found)
 
 
 def _plain(x: Real, order: int) -> Real:
-    is_near, near, far = _parts(x, order)
-    a = abs(x)
-    half = (a * 0.5).call("exp")
-    result = is_near.where(near, far * half * half)
-    infinity = x.copysign(x) if order else a
-    return a.equals(math.inf).where(infinity, result)
+    is_near = abs(x) <= _NEAR
+    return is_near.choose(lambda x: _near(x, order), lambda x: _grown(x, order), x)
 
 
 def _scaled(x: Real, order: int) -> Real:
-    is_near, near, far = _parts(x, order)
-    return is_near.where(near * (-abs(x)).call("exp"), far)
+    is_near = abs(x) <= _NEAR
+    return is_near.choose(
+        lambda x: _near(x, order) * (-abs(x)).call("exp"), lambda x: _far(x, order), x
+    )
 
 
 def _i0_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:

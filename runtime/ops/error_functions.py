@@ -44,15 +44,21 @@ def _erfcx_above_0(a: Real) -> Real:
 
 
 def _erfc(x: Real) -> Real:
+    return (x < _BY_ERF_BELOW).choose(lambda x: 1.0 - x.call("erf"), _erfc_far, x)
+
+
+def _erfc_far(x: Real) -> Real:
     a = abs(x)
-    far = _exp_of_square(a, -1.0, 28.0) * _erfcx_above_0(a)
-    return (x < _BY_ERF_BELOW).where(1.0 - x.call("erf"), far)
+    return _exp_of_square(a, -1.0, 28.0) * _erfcx_above_0(a)
 
 
 def _erfcx(x: Real) -> Real:
-    a = abs(x)
-    above = _erfcx_above_0(a)
-    return (x < 0.0).where(2.0 * _exp_of_square(a, 1.0, 27.0) - above, above)
+    above = _erfcx_above_0(abs(x))
+    return (x < 0.0).choose(_erfcx_below_0, lambda x, above: above, x, above)
+
+
+def _erfcx_below_0(x: Real, above: Real) -> Real:
+    return 2.0 * _exp_of_square(abs(x), 1.0, 27.0) - above
 
 
 def _normal_tail(a: Real) -> Real:
@@ -61,39 +67,58 @@ def _normal_tail(a: Real) -> Real:
 
 
 def _ndtr(x: Real) -> Real:
-    near = 0.5 + 0.5 * (x * _SQRT_HALF).call("erf")
-    return (x < -0.5).where(_normal_tail(abs(x)), near)
+    return (x < -0.5).choose(lambda x: _normal_tail(abs(x)), _ndtr_by_erf, x)
+
+
+def _ndtr_by_erf(x: Real) -> Real:
+    return 0.5 + 0.5 * (x * _SQRT_HALF).call("erf")
 
 
 def _log_ndtr(x: Real) -> Real:
-    a = abs(x)
-    below = (0.5 * _erfcx_above_0(a * _SQRT_HALF)).call("log") - x * x * 0.5
-    rest = (x > 0.5).where(_normal_tail(a), 0.5 - 0.5 * (x * _SQRT_HALF).call("erf"))
-    return (x < -1.0).where(below, (-rest).call("log1p"))
+    return (x < -1.0).choose(_log_ndtr_far, lambda x: (-_above(x)).call("log1p"), x)
+
+
+def _log_ndtr_far(x: Real) -> Real:
+    return (0.5 * _erfcx_above_0(abs(x) * _SQRT_HALF)).call("log") - x * x * 0.5
+
+
+def _above(x: Real) -> Real:
+    """The probability of more than x > -1."""
+    return (x > 0.5).choose(lambda x: _normal_tail(abs(x)), lambda x: _ndtr_by_erf(-x), x)
 
 
 def _above_with_probability(p: Real) -> Real:
     """What a normal number exceeds with probability p < 0.255."""
     r = (-p.call("log")).sqrt()
-    return r * (r.call("log") - 1.7).polynomial("normal_tail")
+    found = r * (r.call("log") - 1.7).polynomial("normal_tail")
+    return p.equals(0.0).otherwise(math.inf, found)
 
 
 def _erfinv(x: Real) -> Real:
     a = abs(x)
-    near = a * (a * a).polynomial("erfinv")
-    far = _above_with_probability((1.0 - a) * 0.5) * _SQRT_HALF
-    size = (a > 0.5).where(far, near)
-    size = a.equals(1.0).otherwise(math.inf, size)
-    return size.copysign(x)
+    return (a > 0.5).choose(_erfinv_far, _erfinv_near, a).copysign(x)
+
+
+def _erfinv_near(a: Real) -> Real:
+    return a * (a * a).polynomial("erfinv")
+
+
+def _erfinv_far(a: Real) -> Real:
+    return _above_with_probability((1.0 - a) * 0.5) * _SQRT_HALF
 
 
 def _ndtri(p: Real) -> Real:
     q = p - 0.5
-    near = q * (q * q * 4.0).polynomial("erfinv") * (2.0 * _SQRT_TWO)
+    return (abs(q) > 0.25).choose(_ndtri_far, _ndtri_near, q, p)
+
+
+def _ndtri_near(q: Real, p: Real) -> Real:
+    return q * (q * q * 4.0).polynomial("erfinv") * (2.0 * _SQRT_TWO)
+
+
+def _ndtri_far(q: Real, p: Real) -> Real:
     upper = 1.0 - p
-    lower = (upper < p).where(upper, p)
-    far = lower.equals(0.0).otherwise(math.inf, _above_with_probability(lower))
-    return (abs(q) > 0.25).where(far.copysign(q), near)
+    return _above_with_probability((upper < p).where(upper, p)).copysign(q)
 
 
 # -- ops -------------------------------------------------------------------------------------------

@@ -32,51 +32,52 @@ def stirling(x: Real) -> Real:
 
 
 def _moved_down(x: Real) -> tuple[Real, Real]:
-    """z in [2, 3) and a product with gamma(x) = product * gamma(z), for 3 <= x < 8; others stay."""
+    """z in [2, 3) and a product with gamma(x) = product * gamma(z), for 3 <= x < 8; less stay."""
     product = x.like(1.0)
+    x = (x >= FAR).otherwise(1.0, x)
     for _ in range(5):
         is_above = x >= 3.0
+        if not is_above.may_hold():
+            break
         below = x - 1.0
         product = is_above.where(product * below, product)
         x = is_above.where(below, x)
     return x, product
 
 
-def _log_gamma_parts(x: Real) -> tuple[Real, Real]:
-    """log(gamma(x)) for x >= 0, and log(gamma(1 + x)) where x < 1."""
-    z, product = _moved_down(x)
-    is_small, is_far = x < 1.0, x >= FAR
-    t = is_small.where(x - 1.0, z - 2.0)
-    near = t * (t + 1.0) * t.polynomial("log_gamma")
-    log = (is_small | is_far).where(x, product).call("log")
-    far = (x - 0.5) * (log - 1.0) + (stirling(x) + (HALF_LOG_TWO_PI - 0.5))
-    return is_far.where(far, near + is_small.where(-log, log)), near
-
-
 def _log_gamma_above_0(x: Real) -> Real:
-    return _log_gamma_parts(x)[0]
+    z, product = _moved_down(x)
+    is_far = x >= FAR
+    log = ((x < 1.0) | is_far).where(x, product).call("log")
+    return is_far.choose(_log_gamma_far, _log_gamma_near, x, log, z)
+
+
+def _log_gamma_far(x: Real, log: Real, z: Real) -> Real:
+    return (x - 0.5) * (log - 1.0) + (stirling(x) + (HALF_LOG_TWO_PI - 0.5))
+
+
+def _log_gamma_near(x: Real, log: Real, z: Real) -> Real:
+    is_small = x < 1.0
+    t = is_small.where(x - 1.0, z - 2.0)
+    return t * (t + 1.0) * t.polynomial("log_gamma") + is_small.where(-log, log)
 
 
 def log_gamma(x: Real) -> Real:
-    """Below 0 by gamma(-a) * gamma(1 + a) = -pi / sin(pi * a)."""
+    """The logarithm of |gamma(x)|."""
     a = abs(x)
-    above, following = _log_gamma_parts(a)
-    sine = abs(_sine_of_half_turns(a))
-    is_small = a < 1.0
-    below = _LOG_PI - (sine * is_small.otherwise(1.0, a)).call("log")
-    below = below - is_small.where(following, above)
-    result = (x < 0.0).where(below, above)
-    return a.equals(math.inf).otherwise(math.inf, result)
+    return (x < 0.0).choose(_log_gamma_below_0, lambda a, above: above, a, _log_gamma_above_0(a))
+
+
+def _log_gamma_below_0(a: Real, above: Real) -> Real:
+    """By gamma(-a) * gamma(1 + a) = -pi / sin(pi * a)."""
+    sine = abs((remainder_of(a) * math.pi).call("sin"))
+    below = _LOG_PI - (sine * a).call("log") - above
+    return ((a < 1e-100) | a.equals(math.inf)).where(above, below)
 
 
 def remainder_of(a: Real) -> Real:
     """a less the nearest integer."""
     return a - a.rint()
-
-
-def _sine_of_half_turns(a: Real) -> Real:
-    """sin(pi * a), but for the sign."""
-    return (remainder_of(a) * math.pi).call("sin")
 
 
 def cotangent_of_half_turns(a: Real) -> Real:
@@ -100,33 +101,47 @@ GAMMALN = define_special("gammaln", log_gamma, saves=(0,), vjps=(_gammaln_vjp,),
 def _gamma_factors(x: Real) -> tuple[Real, Real]:
     """Two factors of gamma(|x|), or of gamma(1 + |x|) where x < 0."""
     a = abs(x)
-    is_negative = x < 0.0
+    is_far = a >= FAR
+    bounded = (a > 200.0).otherwise(200.0, a)
+    root = is_far.choose(
+        lambda a: a.call("power", (a - 0.5) * 0.5), lambda a: (a - a) + 1.0, bounded
+    )
+    first = is_far.choose(_gamma_far, _gamma_near, a, x, bounded, root)
+    return ((x < 0.0) & (a >= 1.0)).where(first * a, first), root
+
+
+def _gamma_far(a: Real, x: Real, bounded: Real, root: Real) -> Real:
+    """gamma(a) / root."""
+    tail = (1.0 / bounded).polynomial("gamma_tail")
+    return root * (-bounded).call("exp") * tail * math.sqrt(2.0 * math.pi)
+
+
+def _gamma_near(a: Real, x: Real, bounded: Real, root: Real) -> Real:
     z, product = _moved_down(a)
-    is_small, is_low, is_far = a < 1.0, a < 2.0, a >= FAR
+    is_small, is_low = a < 1.0, a < 2.0
     z = is_low.where(z + 1.0, z)
     z = is_small.where(z + 1.0, z)
-    divisor = is_small.where(is_negative.otherwise(1.0, a) * (a + 1.0), a)
+    divisor = is_small.where((x < 0.0).otherwise(1.0, a) * (a + 1.0), a)
     near = (z - 2.5).polynomial("gamma")
-    near = is_low.where(near / divisor, near * product)
-    bounded = (a > 200.0).otherwise(200.0, a)
-    half = bounded.call("power", (bounded - 0.5) * 0.5)
-    far = half * (-bounded).call("exp") * (1.0 / bounded).polynomial("gamma_tail")
-    first = is_far.where(far * math.sqrt(2.0 * math.pi), near)
-    first = (is_negative & (a >= 1.0)).where(first * a, first)
-    return first, is_far.where(half, a.like(1.0))
+    return is_low.where(near / divisor, near * product)
 
 
 def gamma_of(x: Real) -> Real:
+    """gamma(x)."""
     first, second = _gamma_factors(x)
+    result = (x < 0.0).choose(_gamma_below_0, lambda x, a, b: a * b, x, first, second)
+    return x.equals(0.0).where(x.like(math.inf).copysign(x), result)
+
+
+def _gamma_below_0(x: Real, first: Real, second: Real) -> Real:
+    """By gamma(-a) * gamma(1 + a) = -pi / sin(pi * a), from factors of gamma(1 + a)."""
     a = abs(x)
     whole = a.rint()
     half = whole * 0.5
-    is_odd = (half - half.rint()).equals(0.0).otherwise(0.0, x.like(1.0)) > 0.5
+    is_even = half.equals(half.rint())
     sine = ((a - whole) * math.pi).call("sin")
-    below = math.pi / is_odd.where(sine, -sine) / first / second
-    is_pole = (x < 0.0) & sine.equals(0.0)
-    result = (x < 0.0).where(is_pole.otherwise(math.nan, below), first * second)
-    return x.equals(0.0).where(x.like(math.inf).copysign(x), result)
+    found = math.pi / is_even.where(-sine, sine) / first / second
+    return sine.equals(0.0).otherwise(math.nan, found)
 
 
 def _gamma_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
@@ -140,31 +155,40 @@ GAMMA = define_special(
 # -- digamma ---------------------------------------------------------------------------------------
 
 
-def _digamma_above_0(x: Real) -> Real:
-    is_small, is_far = x < 1.0, x >= FAR
+def _digamma_near(x: Real) -> Real:
+    is_small = x < 1.0
     z = is_small.where(x + 1.0, x)
     above = is_small.otherwise(-1.0, x.like(0.0))
     below = is_small.where(x, x.like(1.0))
     for _ in range(6):
         is_above = z >= 2.0
+        if not is_above.may_hold():
+            break
         lower = z - 1.0
         above = is_above.where(above * lower + below, above)
         below = is_above.where(below * lower, below)
         z = is_above.where(lower, z)
     root, rest = DIGAMMA_ROOT
-    near = (z - root - rest) * (z - 1.5).polynomial("digamma") + above / below
+    return (z - root - rest) * (z - 1.5).polynomial("digamma") + above / below
+
+
+def _digamma_far(x: Real) -> Real:
     inverse = 1.0 / x
     square = inverse * inverse
-    far = x.call("log") - 0.5 * inverse - square * square.polynomial("digamma_tail")
-    return is_far.where(far, near)
+    return x.call("log") - 0.5 * inverse - square * square.polynomial("digamma_tail")
 
 
 def _digamma(x: Real) -> Real:
-    """Below 0 by digamma(-a) = digamma(1 + a) + pi / tan(pi * a)."""
     is_negative = x < 0.0
-    found = _digamma_above_0(is_negative.where(1.0 - x, x))
+    positive = is_negative.where(1.0 - x, x)
+    found = (positive >= FAR).choose(_digamma_far, _digamma_near, positive)
+    return is_negative.choose(_digamma_below_0, lambda x, found: found, x, found)
+
+
+def _digamma_below_0(x: Real, found: Real) -> Real:
+    """By digamma(-a) = digamma(1 + a) + pi / tan(pi * a)."""
     below = found + math.pi * cotangent_of_half_turns(abs(x))
-    return is_negative.where((abs(below) < math.inf).where(below, math.nan), found)
+    return (abs(below) < math.inf).where(below, below.like(math.nan))
 
 
 def _digamma_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:

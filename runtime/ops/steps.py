@@ -176,6 +176,27 @@ class Real:
         """Of a condition: the number where it holds, else b."""
         return self.where(b.like(number), b)
 
+    def choose(
+        self, first: Callable[..., Real], second: Callable[..., Real], *operands: Real
+    ) -> Real:
+        """Of a condition: what `first` gives of the operands where it holds, else what `second`
+        gives. In arrays each is computed where it counts only."""
+        condition = self.value
+        if self.b is not ARRAYS:
+            return self.where(first(*operands), second(*operands))
+        count = np.count_nonzero(condition)
+        if count == condition.size or not count:
+            return (first if count else second)(*operands)
+        out = np.empty_like(operands[0].value)
+        for mask, function in ((condition, first), (~condition, second)):
+            chosen = function(*[Real(self.b, x.value[mask]) for x in operands])
+            out[mask] = chosen.value
+        return Real(self.b, out)
+
+    def may_hold(self) -> bool:
+        """Whether a condition holds anywhere, as far as can be told."""
+        return self.b is not ARRAYS or bool(self.value.any())
+
     def sqrt(self) -> Real:
         """Square root."""
         return Real(self.b, self.b.sqrt(self.value))
