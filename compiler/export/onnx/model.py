@@ -44,6 +44,7 @@ _TYPES = {
     "uint16": TensorProto.UINT16,
     "uint32": TensorProto.UINT32,
     "uint64": TensorProto.UINT64,
+    "float16": TensorProto.FLOAT16,
     "float32": TensorProto.FLOAT,
     "float64": TensorProto.DOUBLE,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tapeline.compiler.codegen.halves import is_half
 from tapeline.compiler.export.onnx.functions import FUNCTIONS
 from tapeline.compiler.export.onnx.model import OnnxGraph, Ref, onnx_type
 from tapeline.runtime.errors import ExportError
@@ -17,7 +18,7 @@ from tapeline.runtime.spec import DType
 BOOL = np.dtype(np.bool_)
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 UINT8, UINT64 = np.dtype(np.uint8), np.dtype(np.uint64)
-FLOAT64 = np.dtype(np.float64)
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 _COMPARISONS = {
     "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "eq": "Equal",
@@ -25,7 +26,10 @@ _COMPARISONS = {
 
 
 def computing_dtype(dtype: DType) -> DType:
-    """The dtype in which values are computed: floats as they are, ints in one of two widths."""
+    """The dtype in which values are computed: floats as they are, but for those of 16 bits; ints in
+    one of two widths."""
+    if is_half(dtype):
+        return FLOAT32
     if dtype.kind == "f":
         return dtype
     narrow = dtype.kind == "b" or dtype.itemsize < 4 or dtype == INT32
