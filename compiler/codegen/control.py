@@ -25,7 +25,7 @@ from tapeline.compiler.codegen.control_plan import (
 )
 from tapeline.compiler.codegen.loops import int64
 from tapeline.compiler.codegen.nest import Kernel
-from tapeline.compiler.codegen.numbers import is_cheap, is_number
+from tapeline.compiler.codegen.numbers import is_cheap, is_number, is_read
 from tapeline.compiler.codegen.program import (
     ControlStep,
     HostStep,
@@ -259,7 +259,9 @@ class ControlEmitter(NumberEmitter):
             None if placed is None else self.pointer(frame, placed.buffer)
             for placed in step.outputs
         ]
-        results = self.control(made, arguments, targets, base)
+        fixed = graph.placeholders[len(graph.outputs) :]  # at most so many are states of a loop
+        is_guess = is_cond(step.op) and is_read(graph, graph.inputs[node][0], fixed)
+        results = self.control(made, arguments, targets, base, is_guess=is_guess)
         for part, result in zip(parts, results, strict=True):
             if part >= 0 and result is not None:
                 frame.values[part] = result
@@ -271,13 +273,15 @@ class ControlEmitter(NumberEmitter):
         targets: Sequence[str | None],
         base: int,
         is_outermost: bool = False,
+        is_guess: bool = False,
     ) -> list[Value | None]:
-        """Emits a choice or a loop; returns its numbers, arrays go to `targets`."""
+        """Emits a choice or a loop; returns its numbers, arrays go to `targets`. `is_guess` says
+        that a processor can only guess what is chosen."""
         if not made.bodies:
             lanes = lanes_of(made.step.op, self.b.target)
             return RegisterLoop(self.b, lanes, self.require).emit(made, arguments, targets)
         if is_cond(made.step.op):
-            return self._branch(made, arguments, targets, base)
+            return self._branch(made, arguments, targets, base, 1 if is_guess else 0)
         loop = LoopEmitter(self, made, arguments, targets, base, is_outermost)
         results = loop.emit()
         self.is_guarded = is_outermost and loop.is_guarded
@@ -289,11 +293,12 @@ class ControlEmitter(NumberEmitter):
         arguments: Sequence[Argument],
         targets: Sequence[str | None],
         base: int,
+        most_of_floats: int,
     ) -> list[Value | None]:
         b = self.b
         condition, *operands = arguments
         assert condition.value is not None
-        if all(map(is_cheap, made.step.op.subgraphs)):
+        if all(is_cheap(graph, most_of_floats) for graph in made.step.op.subgraphs):
             bodies = [
                 self.run_body(prepared, operands, targets, base + made.body_offset)
                 for prepared in made.bodies

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from tapeline.compiler.codegen.values import is_supported
@@ -55,10 +57,28 @@ _SHIFTS = frozenset(map(get_op, ("floor_divide", "remainder")))
 FEW_STEPS = 3
 
 
-def is_cheap(graph: Graph) -> bool:
-    """Whether a branch is a few quick steps on ints and bools: both branches are then computed
-    sooner than a processor recovers from a wrong guess."""
-    steps = 0
+def is_read(graph: Graph, node: int, fixed: Collection[int]) -> bool:
+    """Whether a condition depends on elements of arrays, and otherwise on nothing but constants and
+    `fixed` placeholders: what it will be next is hard to guess then."""
+    found, pending = False, [node]
+    while pending:
+        node = pending.pop()
+        if is_take(graph, node):
+            found = True
+        elif graph.ops[node] is PLACEHOLDER:
+            if node not in fixed:
+                return False
+        elif not is_number(graph, node) or graph.ops[node] is PICK:
+            return False
+        else:
+            pending += graph.inputs[node]
+    return found
+
+
+def is_cheap(graph: Graph, most_of_floats: int = 0) -> bool:
+    """Whether a branch is a few quick steps on ints and bools, with at most so many on floats: both
+    branches are then computed sooner than a processor recovers from a wrong guess."""
+    steps = of_floats = 0
     for node, op in enumerate(graph.ops):
         if not is_number(graph, node):
             if op is PLACEHOLDER:
@@ -67,7 +87,8 @@ def is_cheap(graph: Graph) -> bool:
         if op is PLACEHOLDER or op is CONSTANT:
             continue
         steps += 1
-        if graph.spec(node).dtype.kind == "f" or steps > FEW_STEPS:
+        of_floats += graph.spec(node).dtype.kind == "f"
+        if of_floats > most_of_floats or steps > FEW_STEPS:
             return False
         if op in _SHIFTS:
             divisor = graph.constant_value(graph.inputs[node][1])
@@ -75,7 +96,8 @@ def is_cheap(graph: Graph) -> bool:
                 return False
         elif op not in _CHEAP:
             return False
-    return all(graph.spec(node).dtype.kind in "biu" for node in graph.outputs)
+    kinds = "biuf" if most_of_floats else "biu"
+    return all(graph.spec(node).dtype.kind in kinds for node in graph.outputs)
 
 
 def _is_power(number: int) -> bool:

@@ -21,6 +21,7 @@ from tapeline.compiler.passes.carry import carry_elements
 from tapeline.compiler.passes.elements import name_elements, work_on_elements
 from tapeline.compiler.passes.invariants import hoist_invariants
 from tapeline.compiler.passes.row_producers import sink_rows
+from tapeline.compiler.passes.shared_numbers import share_numbers
 from tapeline.compiler.passes.small_arrays import array_of, elements_of, split_graphs
 from tapeline.runtime.op import Attrs, Loop, Op, Trait
 
@@ -39,7 +40,7 @@ class Control:
         """The graph with simpler choices and loops."""
         if not any(is_cond(op) or is_loop(op) for op in dict.fromkeys(graph.ops)):
             return PassResult(graph, False)
-        graph = sink_rows(_merge(graph))
+        graph = sink_rows(_merge(share_numbers(graph)))
         live, plans = _plan(graph)
         work = Rebuild(graph)
         for node in range(len(graph)):

@@ -209,6 +209,33 @@ def test_index_that_cannot_leave_the_array_is_not_checked() -> None:
         tl.function(run)(tl.zeros(99))
 
 
+def test_a_step_on_floats_that_elements_decide_is_no_branch() -> None:
+    """No processor guesses what an element will be."""
+
+    def run(x: Any, least: Any) -> Any:
+        total = 0.0
+        for i in range(100):
+            if x[i] > least:
+                total = total + x[i]
+        return total
+
+    x = np.random.default_rng(0).random(100)
+    text = function_text(run, tl.asarray(x), tl.asarray(0.5))
+    assert "select i1" in text
+    assert "then" not in text
+    found = tl.function(run)(tl.asarray(x), tl.asarray(0.5))
+    assert float(found) == sum(v for v in x.tolist() if v > 0.5)
+
+    def first_below(x: Any) -> Any:  # here it is what the loop computed that decides
+        total = 0.0
+        for i in range(100):
+            if total < 3.0:
+                total = total + x[i]
+        return total
+
+    assert "then" in function_text(first_below, tl.asarray(x))
+
+
 def test_division_by_an_int_that_the_call_gives() -> None:
     """As NumPy divides: rounded down, 0 by 0, and wrapped around."""
 
