@@ -13,12 +13,13 @@ from tapeline.compiler.concrete import ConcreteFunction, Output
 from tapeline.compiler.donation import Donation
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
-from tapeline.compiler.frontend.convert.reads import hold_weakly
+from tapeline.compiler.frontend.convert.reads import Reads, hold_weakly
 from tapeline.compiler.frontend.families import Plan, open_shapes
 from tapeline.compiler.frontend.frozen import Frozen
-from tapeline.compiler.frontend.guards import build_guards
+from tapeline.compiler.frontend.guards import Guard, build_guards, take_guards
 from tapeline.compiler.frontend.number_inputs import OpenNumbers
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
+from tapeline.compiler.frontend.trace_effects import warn_of_effects
 from tapeline.compiler.open_function import OpenFunction
 from tapeline.runtime import nest
 from tapeline.runtime.dims import Dim, is_told
@@ -70,7 +71,11 @@ def trace(
                 "`if self.v is None: self.v = tl.Variable(...)`"
             )
     one.call_back()
-    return one.made(manner)
+    made = one.made(manner)
+    if one.reads is not None:
+        arguments = nest.flatten((one.args, one.kwargs))
+        warn_of_effects(name, function, one.reads, one.places, arguments)
+    return made
 
 
 class _Trace:
@@ -110,7 +115,8 @@ class _Trace:
         self.results: Any = None
         self.leaves: list[Any] = []
         self.written: list[tuple[Capture, int]] = []
-        self.reads: Any = None
+        self.reads: Reads | None = None
+        self.places: list[Guard] = []
 
     def _symbolic_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         call = self.call
@@ -152,7 +158,9 @@ class _Trace:
     def made(self, manner: Manner) -> ConcreteFunction:
         """The function that was traced."""
         graph = self.graph
-        guards = None if self.reads is None else build_guards(self.reads)
+        reads = self.reads or Reads()
+        self.places = take_guards(reads)
+        guards = build_guards(self.places, reads.inherited)
         kind = OpenFunction if self.plan else ConcreteFunction
         made = kind(graph, self.specs, self.results, self.leaves, self._cells(), guards, manner)
         args = tuple(nest.map_structure(hold_weakly, value) for value in self.args)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "src"))
 _HEADING = re.compile(r"^(\w[\w ]*)\n-+$", re.M)
 _NAMESPACES = (
     "nn", "linalg", "fft", "special", "random", "optimizers", "tape", "nest", "debugging", "export",
-    "config",
+    "config", "errors",
 )  # fmt: skip
 
 

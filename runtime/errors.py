@@ -213,3 +213,9 @@ class VerificationError(TapelineError, AssertionError):
 
     reproduction: str = ""
     """A Python program that shows the difference."""
+
+
+class TracingWarning(UserWarning):
+    """A traced function did something that happens once a trace, where its code reads as if it
+    happened at each call: it changed state of Python, or drew numbers with NumPy's generators. Or
+    it read a container of which changes cannot all be told."""

@@ -122,19 +122,23 @@ class Guards:
         return found
 
 
-def build_guards(reads: Reads) -> Guards | None:
-    """The guards for the reads of a trace that is over. Places that the trace itself changed are
-    left out, and so are objects that it made."""
+def take_guards(reads: Reads) -> list[Guard]:
+    """A guard for each place that a trace that is over has read; not for objects that it made."""
     places = list(reads.places.values())
     for function, cells in reads.functions:
         if function() is not None:
             places += cells
-    inherited = list(dict.fromkeys(reads.inherited))
     reads.places.clear()
     reads.functions.clear()
-    reads.inherited.clear()
-    made = [g for g in _as_guards(places) if g.holder() is not None and g.holds()]
-    return Guards(made, inherited) if made or inherited else None
+    return [guard for guard in _as_guards(places) if guard.holder() is not None]
+
+
+def build_guards(guards: list[Guard], inherited: list[Guards]) -> Guards | None:
+    """Those that hold: places that the trace itself changed are left out. `inherited` are those of
+    compiled functions that it called."""
+    made = [guard for guard in guards if guard.holds()]
+    distinct = list(dict.fromkeys(inherited))
+    return Guards(made, distinct) if made or distinct else None
 
 
 def _as_guards(places: list[Read]) -> list[Guard]:

@@ -274,6 +274,7 @@ from tapeline.runtime.ops.einsum import einsum as einsum
 
 if TYPE_CHECKING:
     from tapeline import debugging as debugging
+    from tapeline import errors as errors
     from tapeline import fft as fft
     from tapeline import linalg as linalg
     from tapeline import nn as nn
@@ -283,7 +284,7 @@ if TYPE_CHECKING:
     from tapeline import testing as testing
 
 _NAMESPACES = frozenset(
-    {"debugging", "fft", "linalg", "nn", "optimizers", "random", "special", "testing"}
+    {"debugging", "errors", "fft", "linalg", "nn", "optimizers", "random", "special", "testing"}
 )
 """The namespaces that are loaded when they are first used."""
 

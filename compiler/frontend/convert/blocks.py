@@ -293,14 +293,24 @@ class Blocks(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
             return node
-        name = node.attr
+        name = constant(self._mangled(node.attr), node)
+        return operate("attr", node.value, name, like=node)
+
+    def _mangled(self, name: str) -> str:
+        """The name of an attribute as the class keeps it."""
         if self._class_name and name.startswith("__") and not name.endswith("__"):
-            name = f"_{self._class_name.lstrip('_')}{name}"
-        return operate("attr", node.value, constant(name, node), like=node)
+            return f"_{self._class_name.lstrip('_')}{name}"
+        return name
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        """`x[key] += v`: x is asked what that means where the key is a mask."""
+        """`x[key] += v`: x is asked what that means where the key is a mask; `x.a += v` is a read
+        as well."""
         self.generic_visit(node)
+        target = node.target
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            holder = load(target.value.id, node)
+            read = operate("attr", holder, constant(self._mangled(target.attr), node), like=node)
+            return [at(ast.Expr(read), node), node]
         if isinstance(node.target, ast.Subscript):
             node.target.value = operate("cell", node.target.value, like=node.target.value)
         return node

@@ -19,6 +19,7 @@ from tapeline.compiler.frontend.convert.containers import CellSlot, Slot
 from tapeline.compiler.frontend.convert.conversion import Conversion, conversion_of
 from tapeline.compiler.frontend.convert.installed import is_installed
 from tapeline.compiler.frontend.convert.numpy_calls import numpy_callee
+from tapeline.compiler.frontend.convert.outside_calls import note_call
 from tapeline.compiler.frontend.convert.state import is_staging, outer_graph
 from tapeline.compiler.frontend.convert.vectorizing import vectorized
 from tapeline.compiler.frontend.location import is_library_code
@@ -49,6 +50,7 @@ def install_operators(operators: Any) -> None:
 
 def callee(function: Any) -> Any:
     """What to call in the place of `function`."""
+    note_call(function)
     kind = type(function)
     if kind is FunctionType:
         if is_users_code(function.__code__):

@@ -134,9 +134,16 @@ class Reads:
         Guards of compiled functions that the trace called.
     poisoned : dict
         Variables that have a value only on some path, and what to say when one is used.
+    outside_calls : list
+        Calls of generators and clocks: what they are called, and the generators.
+    seeded : list
+        Generators that the trace gave a state.
     """
 
-    __slots__ = ("_functions", "_traced", "functions", "inherited", "places", "poisoned")
+    __slots__ = (
+        "_functions", "_traced", "functions", "inherited", "outside_calls", "places", "poisoned",
+        "seeded",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.places: dict[tuple[int, str], Read] = {}
@@ -144,6 +151,8 @@ class Reads:
         """Functions that ran, and the reads of their cells."""
         self.inherited: list[Any] = []
         self.poisoned: dict[str, str] = {}
+        self.outside_calls: list[tuple[str, Any]] = []
+        self.seeded: list[Any] = []
         self._functions: set[int] = set()
         self._traced: set[int] = set()
 

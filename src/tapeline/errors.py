@@ -1,0 +1,37 @@
+"""What can go wrong, `tl.errors`: each error is also one of Python's own, such as ValueError."""
+
+from tapeline.runtime.errors import ArgumentError as ArgumentError
+from tapeline.runtime.errors import ArgumentTypeError as ArgumentTypeError
+from tapeline.runtime.errors import AxisError as AxisError
+from tapeline.runtime.errors import CheckError as CheckError
+from tapeline.runtime.errors import DonatedTensorError as DonatedTensorError
+from tapeline.runtime.errors import DTypeError as DTypeError
+from tapeline.runtime.errors import DynamicShapeError as DynamicShapeError
+from tapeline.runtime.errors import EndlessTraceError as EndlessTraceError
+from tapeline.runtime.errors import ExportError as ExportError
+from tapeline.runtime.errors import ForwardModeError as ForwardModeError
+from tapeline.runtime.errors import GradientCheckError as GradientCheckError
+from tapeline.runtime.errors import GradientError as GradientError
+from tapeline.runtime.errors import GraphError as GraphError
+from tapeline.runtime.errors import IndexOutOfRangeError as IndexOutOfRangeError
+from tapeline.runtime.errors import LeakedTensorError as LeakedTensorError
+from tapeline.runtime.errors import LoopLimitError as LoopLimitError
+from tapeline.runtime.errors import MissingPackageError as MissingPackageError
+from tapeline.runtime.errors import MutatedArgumentError as MutatedArgumentError
+from tapeline.runtime.errors import NumericsError as NumericsError
+from tapeline.runtime.errors import PathError as PathError
+from tapeline.runtime.errors import RetraceError as RetraceError
+from tapeline.runtime.errors import SavedFileError as SavedFileError
+from tapeline.runtime.errors import ShapeError as ShapeError
+from tapeline.runtime.errors import SignatureMismatchError as SignatureMismatchError
+from tapeline.runtime.errors import StateError as StateError
+from tapeline.runtime.errors import SuspendingFunctionError as SuspendingFunctionError
+from tapeline.runtime.errors import SymbolicTensorError as SymbolicTensorError
+from tapeline.runtime.errors import TapeError as TapeError
+from tapeline.runtime.errors import TapelineError as TapelineError
+from tapeline.runtime.errors import TracingError as TracingError
+from tapeline.runtime.errors import TracingWarning as TracingWarning
+from tapeline.runtime.errors import UndefinedVariableError as UndefinedVariableError
+from tapeline.runtime.errors import ValueSizeError as ValueSizeError
+from tapeline.runtime.errors import VariableCreationError as VariableCreationError
+from tapeline.runtime.errors import VerificationError as VerificationError
