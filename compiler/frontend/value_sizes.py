@@ -18,7 +18,7 @@ from tapeline.compiler.frontend.location import user_location
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
 from tapeline.runtime.dims import Dim, present_value
-from tapeline.runtime.errors import SymbolicTensorError
+from tapeline.runtime.errors import DynamicShapeError
 from tapeline.runtime.op import Attrs, Op, Trait
 from tapeline.runtime.tensor import Tensor
 
@@ -34,7 +34,7 @@ def make_size(
     """The size of what `op` yields; the same for the same inputs. See
     `CapturingGraph.value_size`."""
     if graph.sizes is None:
-        raise SymbolicTensorError(_refusal(graph, op))
+        raise DynamicShapeError(_refusal(graph, op))
     nodes = tuple([graph.value_id(tensor) for tensor in inputs])
     key = op, nodes, attrs
     found = graph.value_sizes.get(key)

@@ -12,7 +12,7 @@ from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 from tapeline.runtime.op import Trait, define_op
 from tapeline.runtime.operators import attach_method
-from tapeline.runtime.ops.axes import Array, Axis, as_index
+from tapeline.runtime.ops.axes import Array, Axis, as_index, as_indices
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.pointwise import apply
@@ -136,8 +136,7 @@ def tile(x: TensorLike, repetitions: int | Sequence[int], /) -> Tensor:
         except ValueError:
             pass  # what follows says what is wrong
     x = as_tensor(x, argument="tile")
-    given = (repetitions,) if isinstance(repetitions, int | np.integer) else repetitions
-    counts = [as_index("tile", count) for count in given]
+    counts = list(as_indices("tile", repetitions))
     if any(count < 0 for count in counts):
         raise ArgumentError(f"tile: repetitions must not be negative, got {tuple(counts)}")
     ndim = max(x.ndim, len(counts))

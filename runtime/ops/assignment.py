@@ -14,7 +14,7 @@ import numpy as np
 
 from tapeline.runtime.cells import install_indexing
 from tapeline.runtime.dims import is_open_shape
-from tapeline.runtime.dispatch import bind
+from tapeline.runtime.dispatch import STATE, bind
 from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.op import (
     Attrs,
@@ -42,6 +42,7 @@ from tapeline.runtime.ops.slicing import (
     indexed_shape,
     numpy_index,
 )
+from tapeline.runtime.ops.unknown_bounds import regions_of, unknown_slices, without
 from tapeline.runtime.spec import Shape, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor, new_tensor
 
@@ -219,6 +220,13 @@ def setitem(x: Tensor, key: Any, value: Any) -> Tensor:
     mask = _mask_of(key)
     if mask is not None and value.ndim <= x.ndim - mask.ndim:
         return _write_masked(x, mask, value)
+    unknown = unknown_slices(key, x.ndim) if STATE.handler is not None else []
+    if unknown:
+        *outer, (region, _) = regions_of(x, unknown)
+        written = setitem(region, without(key, unknown), value)
+        for region, places in outer[::-1]:
+            written = setitem(region, places, written)
+        return written
     parsed = parsed_key(key, x.shape)
     if not parsed.arrays:
         shape = indexed_shape(x.shape, parsed.basic)

@@ -5,7 +5,6 @@ What these functions make has no history on any tape, but for `asarray` and `ful
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from tapeline.runtime.dispatch import BUSY
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.operators import constant
+from tapeline.runtime.ops.axes import as_index, is_unknown
 from tapeline.runtime.ops.cast import identity
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.spec import DType, Shape, canonical_dtype
@@ -37,7 +37,7 @@ def shape_argument(op_name: str, shape: int | Sequence[int]) -> Shape:
     made = []
     for size in extents:
         if isinstance(size, Tensor) and size.dtype.kind in "iu" and size.ndim == 0:
-            size = operator.index(size)
+            size = as_index(op_name, size)
         if not isinstance(size, int | np.integer) or size < 0:
             raise ShapeError(f"{op_name}: shape must be ints >= 0, got {shape!r}")
         made.append(extent(size))
@@ -505,11 +505,13 @@ def arange(
     start, stop, step = known_number(start), known_number(stop), known_number(step)
     if stop is None:
         start, stop = 0, start
-    if step == 0:
+    if not isinstance(step, Tensor) and step == 0:
         raise ArgumentError("arange: step is 0; expected a number that leads from start to stop")
     for name, value in (("start", start), ("stop", stop), ("step", step)):
         if value is None or isinstance(value, str | bytes):
             raise ArgumentTypeError(f"arange: {name} must be a number, got {value!r}")
+    if any(type(bound) is Tensor and is_unknown(bound) for bound in (start, stop, step)):
+        return _unknown_range(start, stop, step, chosen_dtype("arange", dtype, _INT64))
     if is_open_shape((start, stop, step)) and all(
         isinstance(bound, int) for bound in (start, stop, step)
     ):
@@ -522,6 +524,23 @@ def known_number(bound: Any) -> Any:
     """A bound as a number, where it is a tensor of a trace that is made of constants."""
     found = getattr(bound._value, "known", None) if type(bound) is Tensor else None
     return bound if found is None else found.item()
+
+
+def _unknown_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
+    """Whole numbers between bounds that a trace computes."""
+    from tapeline.runtime.ops.searching import span  # which is made of what follows here
+
+    for name, bound in (("start", start), ("stop", stop), ("step", step)):
+        given = as_tensor(bound)
+        if given.dtype.kind not in "iu" or given.size != 1 or (name == "step" and bound is given):
+            raise ArgumentTypeError(
+                f"arange: {name} must be a whole number where a trace computes the bounds"
+                f"{', and known' if name == 'step' else ''}; got {bound!r}"
+            )
+    start, stop = (as_tensor(bound, _INT64).reshape(()) for bound in (start, stop))
+    if step == 1:
+        return as_tensor(span(start, stop), dtype)
+    return as_tensor(span(0, -((start - stop) // step)) * step + start, dtype)
 
 
 def _open_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
@@ -587,6 +606,7 @@ def linspace(
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
     check_device("linspace", device)
+    num = as_index("linspace: num", num)
     if num < 0:
         raise ArgumentError(f"linspace: num is {num}; expected an int >= 0")
     if is_open_shape((num,)):

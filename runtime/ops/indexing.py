@@ -35,6 +35,7 @@ from tapeline.runtime.ops.slicing import (
     canonical_slice,
     strip_full,
 )
+from tapeline.runtime.ops.unknown_bounds import read_slices, unknown_slices
 from tapeline.runtime.spec import Shape, broadcast_shapes
 from tapeline.runtime.tensor import Tensor, as_tensor, new_tensor
 from tapeline.runtime.unwatched import plain_array, wrapped
@@ -260,6 +261,10 @@ def getitem(x: Tensor, key: Any) -> Tensor:
                 return wrapped(array[places])
             except (IndexError, ValueError, TypeError):
                 pass  # what follows says what is wrong
+    if STATE.handler is not None:
+        unknown = unknown_slices(key, x.ndim)
+        if unknown:
+            return read_slices(x, key, unknown)
     return read(x, parsed_key(key, x.shape))
 
 

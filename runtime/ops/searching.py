@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tapeline.runtime.dispatch import bind
-from tapeline.runtime.errors import ArgumentError, ShapeError
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.op import Attrs, LibraryCall, Op, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method, promote
 from tapeline.runtime.ops.axes import ANY_KIND, Array
@@ -213,6 +213,43 @@ def span(start: TensorLike, stop: TensorLike) -> Tensor:
     bounds = [as_tensor(bound, INT64, "span") for bound in (start, stop)]
     found: Tensor = bind_sized(SPAN, bounds, None)
     return found
+
+
+# --- numbers as sizes ------------------------------------------------------------------------
+
+
+def _size_of_kernel(number: Array, size: int | None) -> Array:
+    if number < 0:
+        raise ArgumentError(f"a size must not be negative, got {int(number)}")
+    return np.arange(int(number))
+
+
+def _size_of_infer(number: TensorSpec, size: int | None) -> TensorSpec:
+    return spec_of((known_size("size_of", size),), INT64)
+
+
+SIZE_OF = define_op(
+    "size_of",
+    kernel=_size_of_kernel,
+    infer=_size_of_infer,
+    n_inputs=1,
+    attr_names=("size",),
+    vjps=(None,),
+    batch=refuse_batch,
+    traits=Trait.SIZED | Trait.NO_RECOMPUTE,
+    kinds="iu",
+)
+"""The integers below a number, which is what their own number becomes in a trace."""
+
+
+def size_of(op_name: str, number: Tensor) -> Any:
+    """A tensor of one whole number that a trace does not know, as a size that it leaves open."""
+    if number.dtype.kind not in "iu" or number.size != 1:
+        raise ArgumentTypeError(
+            f"{op_name}: expected an int, got a tensor of {number.dtype} and shape {number.shape}"
+        )
+    found: Tensor = bind_sized(SIZE_OF, (as_tensor(number.reshape(()), INT64),), None)
+    return found.shape[0]
 
 
 attach_method("nonzero", nonzero)

@@ -14,7 +14,14 @@ import numpy as np
 from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.op import Attrs, IndexMap, Sample, ShapeOf, Trait, define_op
 from tapeline.runtime.operators import attach_method
-from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, as_index, kept_shape, normalize_axes
+from tapeline.runtime.ops.axes import (
+    ANY_KIND,
+    Array,
+    Axis,
+    as_indices,
+    kept_shape,
+    normalize_axes,
+)
 from tapeline.runtime.ops.batch_rules import (
     batch_broadcast_to,
     batch_changed,
@@ -70,8 +77,7 @@ RESHAPE = define_op(
 
 def resolve_shape(op_name: str, shape: int | Sequence[int], size: int) -> Shape:
     """`shape` as a tuple, with one -1 replaced by the extent that makes `size` elements."""
-    given = (shape,) if isinstance(shape, int | np.integer) else shape
-    extents = tuple(as_index(op_name, extent) for extent in given)
+    extents = as_indices(op_name, shape)
     if any(extent < -1 for extent in extents) or extents.count(-1) > 1:
         raise ShapeError(
             f"{op_name}: shape {extents} must hold ints >= 0 and at most one -1 to be worked out"
@@ -390,8 +396,7 @@ def broadcast_to(x: TensorLike, /, shape: int | Sequence[int]) -> Tensor:
         except ValueError:
             pass  # what follows says what is wrong
     x = as_tensor(x, argument="broadcast_to")
-    given = (shape,) if isinstance(shape, int | np.integer) else shape
-    target = tuple(as_index("broadcast_to", extent) for extent in given)
+    target = as_indices("broadcast_to", shape)
     _broadcast_to_infer(spec_of(x.shape, x.dtype), target)
     return apply(BROADCAST_TO, x, attrs=(target,))
 

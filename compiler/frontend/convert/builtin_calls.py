@@ -16,6 +16,7 @@ from tapeline.compiler.frontend.convert.numpy_calls import NUMPY
 from tapeline.compiler.frontend.convert.row_lists import LoopList, RowList
 from tapeline.compiler.frontend.convert.sequences import (
     Sequence,
+    TensorRange,
     any_sequence,
     range_bounds,
     range_like,
@@ -61,8 +62,12 @@ def _arange(start: Any, /, stop: Any = None, step: Any = 1, **options: Any) -> A
     if not any(map(is_symbolic, bounds)):
         return creation.arange(start, stop, step, **options)
     found = range_of(*map(_index, (0, *bounds) if stop is None else bounds))
-    dtype = options.get("dtype")
-    return _derived(found, lambda k: as_tensor(found.item(k), np.dtype(dtype or np.int64)))
+    dtype = np.dtype(options.get("dtype") or np.int64)
+    return TensorRange(
+        found,
+        lambda k: as_tensor(found.item(k), dtype),
+        lambda: creation.arange(start, stop, step, **options),
+    )
 
 
 def _index(x: Any) -> Any:

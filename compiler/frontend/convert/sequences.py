@@ -79,6 +79,52 @@ class Sequence:
         return self.count  # type: ignore[no-any-return]  # a tensor is a TypeError by itself
 
 
+class TensorRange(Sequence):
+    """`tl.arange(n)` where a trace does not know n: to go through it is a loop, and for all else it
+    is a tensor, whose size is left open.
+
+    Parameters
+    ----------
+    numbers : Sequence
+        What to go through.
+    item : callable
+        The element at an index.
+    make : callable
+        Makes the tensor.
+    """
+
+    def __init__(
+        self, numbers: Sequence, item: Callable[[Any], Any], make: Callable[[], Tensor]
+    ) -> None:
+        super().__init__(numbers.count, item, numbers.is_long_range, numbers.is_explicit)
+        self._make = make
+        self._tensor: Tensor | None = None
+
+    def __tapeline_tensor__(self) -> Tensor:
+        if self._tensor is None:
+            self._tensor = self._make()
+        return self._tensor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__tapeline_tensor__(), name)
+
+
+def _forward(name: str) -> None:
+    """Lets the special method be that of the tensor."""
+
+    def method(self: TensorRange, *args: Any) -> Any:
+        return getattr(self.__tapeline_tensor__(), name)(*args)
+
+    setattr(TensorRange, name, method)
+
+
+for _name in dir(Tensor):
+    if callable(getattr(Tensor, _name)) and not hasattr(TensorRange, _name):
+        _forward(_name)
+for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+    _forward(_name)
+
+
 def sequence_of(x: Any) -> Sequence | None:
     """`x` as a sequence, if going through it is a matter of tensors."""
     if isinstance(x, Sequence):
