@@ -10,6 +10,9 @@ from tapeline.runtime.ops.linalg import diagonal as diagonal
 from tapeline.runtime.ops.linalg import matrix_power as matrix_power
 from tapeline.runtime.ops.linalg import multi_dot as multi_dot
 from tapeline.runtime.ops.linalg import trace as trace
+from tapeline.runtime.ops.lu import LU as LU
+from tapeline.runtime.ops.lu import lu as lu
+from tapeline.runtime.ops.lu import lu_solve as lu_solve
 from tapeline.runtime.ops.matmul import matmul as matmul
 from tapeline.runtime.ops.matmul import outer as outer
 from tapeline.runtime.ops.matmul import tensordot as tensordot

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[3]
 NUMPY_FAMILIES = {
     "fft", "real_fft", "solving", "factorizations", "singular", "spectral", "matrix_exp",
     "matrices", "effects", "distributions", "rejection", "each", "integers",
+    "lu",
 }  # fmt: skip
 """Files whose work NumPy does in compiled functions: transforms, LAPACK, messages, draws by
 rejection or by an inverse that must be the same eagerly and compiled, work example by example,
