@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tapeline.runtime.array_writes import warn_of_write
 from tapeline.runtime.dispatch import RECORDING, STATE
 from tapeline.runtime.errors import ArgumentError, TapeError
 from tapeline.runtime.record import (
@@ -30,8 +31,9 @@ from tapeline.runtime.record import (
     watch_node,
 )
 from tapeline.runtime.spec import Shape
-from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.tensor import Tensor, install_conversions
 
+install_conversions(leave=warn_of_write)
 _FLOAT32 = np.dtype("float32")
 _FLOAT64 = np.dtype("float64")
 _lock, _unlock = LOCK.acquire, LOCK.release  # half the price of `with`

@@ -111,6 +111,12 @@ class Tensor:
         known: npt.NDArray[Any] | None = getattr(value, "known", None)
         return _reject_symbolic(self, what) if known is None else known
 
+    def _left(self, what: str) -> npt.NDArray[Any]:
+        """The value, which leaves tapes behind in a way that may not be meant."""
+        if self._node is not None:
+            _CONVERSIONS["leave"](self, False)
+        return self._concrete(what)
+
     def numpy(self) -> npt.NDArray[Any]:
         """The values as a NumPy array that cannot be written to, without a copy."""
         view = self._concrete("x.numpy()").view()
@@ -128,7 +134,7 @@ class Tensor:
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]:
-        value = self._concrete("np.asarray(x)")
+        value = self._left("np.asarray(x)")
         if copy or (dtype is not None and np.dtype(dtype) != value.dtype):
             if copy is False:
                 raise ArgumentError(
@@ -142,13 +148,13 @@ class Tensor:
         return bool(self._concrete("bool(x)"))
 
     def __int__(self) -> int:
-        return int(self._concrete("int(x)"))
+        return int(self._left("int(x)"))
 
     def __float__(self) -> float:
-        return float(self._concrete("float(x)"))
+        return float(self._left("float(x)"))
 
     def __complex__(self) -> complex:
-        return complex(self._concrete("complex(x)"))
+        return complex(self._left("complex(x)"))
 
     def __index__(self) -> int:
         return operator.index(self._concrete("x as an index"))
@@ -417,7 +423,7 @@ def new_tensor(array: npt.NDArray[Any]) -> Tensor:
     return adopt(wrap(array))
 
 
-_CONVERSIONS: dict[str, Callable[..., Tensor]] = {}
+_CONVERSIONS: dict[str, Callable[..., Any]] = {}
 
 
 def install_conversions(
@@ -425,10 +431,13 @@ def install_conversions(
     cast: Callable[[Tensor, DType], Tensor] | None = None,
     stack: Callable[[list[Any]], Tensor] | None = None,
     write: Callable[[Tensor, Tensor, str], Any] | None = None,
+    leave: Callable[[Tensor, bool], None] | None = None,
 ) -> None:
     """Tell this module the functions of others: change the dtype, stack along a new first axis,
-    give a cell the value of another."""
-    for name, function in (("cast", cast), ("stack", stack), ("write", write)):
+    give a cell the value of another, look at a recorded tensor that becomes a number or an array
+    (which surely goes into another, or may)."""
+    given = (("cast", cast), ("stack", stack), ("write", write), ("leave", leave))
+    for name, function in given:
         if function is not None:
             _CONVERSIONS[name] = function
 
@@ -556,6 +565,8 @@ def _store(ufunc: Callable[..., Any], result: Any, out: tuple[Any, ...]) -> Any:
         _reject_symbolic(
             result, f"{what} of a NumPy array (start from tl.zeros, or write x = x + y)"
         )
+    if result._node is not None:
+        _CONVERSIONS["leave"](result, True)
     np.copyto(target, result.numpy(), casting="same_kind")
     return target
 

@@ -24,7 +24,7 @@ RUNTIME_LAYERS = (
     ("tensor", "nest", "ranges", "loop_options"),
     ("dispatch",),
     ("operators", "scopes", "collections", "at_work", "open_numbers", "deferred", "value_sizes"),
-    ("cells", "limits", "exchange", "indexed_slices", "callbacks", "unwatched"),
+    ("cells", "limits", "exchange", "indexed_slices", "callbacks", "unwatched", "array_writes"),
     ("inspection",),
     ("ops",),
     ("numpy_functions",),
