@@ -338,7 +338,7 @@ def _remainder_vjp_x(ct: Any, attrs: Attrs, x: Any, y: Any) -> Any:
 
 
 def _remainder_vjp_y(ct: Any, attrs: Attrs, x: Any, y: Any) -> Any:
-    return unbroadcast(-ct * call(FLOOR_DIVIDE, x, y), y.shape)
+    return unbroadcast(along(-ct, call(FLOOR_DIVIDE, x, y)), y.shape)
 
 
 def _remainder_emit(b: ScalarEmitter[V], x: V, y: V) -> V:

@@ -13,6 +13,7 @@ from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Op, Sample, Trait, define_op
 from tapeline.runtime.operators import narrowed, promote
 from tapeline.runtime.ops.axes import as_index
+from tapeline.runtime.ops.bilinear import through
 from tapeline.runtime.ops.joining import PAD, stack
 from tapeline.runtime.ops.matmul import MATMUL
 from tapeline.runtime.ops.permuting import FLIP, PERMUTE_DIMS, swap_last
@@ -192,12 +193,22 @@ def conv_weight_gradient(x: Any, ct: Any, attrs: Attrs, shape: Shape) -> Any:
     return _reshape(_permute(product, 1, 0, 2) if groups > 1 else product, *shape)
 
 
+def _through(op: Op, ct: Any, factor: Any, attrs: Attrs, is_second: bool = False) -> Any:
+    """An op of these on a cotangent, its first or its second operand, and saved values."""
+
+    def multiply(ct: Any, factor: Any) -> Any:
+        operands = (factor, ct) if is_second else (ct, factor)
+        return call(op, *operands, attrs=attrs)
+
+    return through(multiply, ct, factor)
+
+
 def _conv_vjp_x(ct: Any, attrs: Attrs, x: Any, weight: Any) -> Any:
-    return call(CONV_INPUT_GRAD, ct, weight, attrs=(*attrs, x.shape))
+    return _through(CONV_INPUT_GRAD, ct, weight, (*attrs, x.shape))
 
 
 def _conv_vjp_weight(ct: Any, attrs: Attrs, x: Any, weight: Any) -> Any:
-    return call(CONV_WEIGHT_GRAD, x, ct, attrs=(*attrs, weight.shape))
+    return _through(CONV_WEIGHT_GRAD, ct, x, (*attrs, weight.shape), is_second=True)
 
 
 # What runs compiled: convolution without padding and groups, and its transposes
@@ -303,11 +314,11 @@ def _input_grad_infer(ct: TensorSpec, weight: TensorSpec, *attrs: Any) -> Tensor
 
 
 def _input_grad_vjp_ct(g: Any, attrs: Attrs, ct: Any, weight: Any) -> Any:
-    return call(CONV, g, weight, attrs=attrs[:4])
+    return _through(CONV, g, weight, attrs[:4])
 
 
 def _input_grad_vjp_weight(g: Any, attrs: Attrs, ct: Any, weight: Any) -> Any:
-    return call(CONV_WEIGHT_GRAD, g, ct, attrs=(*attrs[:4], weight.shape))
+    return _through(CONV_WEIGHT_GRAD, g, ct, (*attrs[:4], weight.shape))
 
 
 _MANY_CHANNELS = 8
@@ -342,11 +353,11 @@ def _weight_grad_kernel(x: Any, ct: Any, *attrs: Any) -> Any:
 
 
 def _weight_grad_vjp_x(g: Any, attrs: Attrs, x: Any, ct: Any) -> Any:
-    return call(CONV_INPUT_GRAD, ct, g, attrs=(*attrs[:4], x.shape))
+    return _through(CONV_INPUT_GRAD, g, ct, (*attrs[:4], x.shape), is_second=True)
 
 
 def _weight_grad_vjp_ct(g: Any, attrs: Attrs, x: Any, ct: Any) -> Any:
-    return call(CONV, x, g, attrs=attrs[:4])
+    return _through(CONV, g, x, attrs[:4], is_second=True)
 
 
 def _weight_grad_expand(x: Tensor, ct: Tensor, *attrs: Any) -> Any:

@@ -11,6 +11,7 @@ from tapeline.runtime.errors import ArgumentError, GradientError
 from tapeline.runtime.op import OUT, Attrs, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_leading
+from tapeline.runtime.ops.bilinear import is_guarding, regular, regular_parts
 from tapeline.runtime.ops.joining import CONCAT
 from tapeline.runtime.ops.matrices import (
     adjoint,
@@ -54,6 +55,9 @@ def _cholesky_infer(x: TensorSpec, upper: bool) -> TensorSpec:
 def _cholesky_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
     """Of x = f f^H: f^-H p f^-1, made hermitian, where p is the lower half of f^H ct."""
     factor, ct = (adjoint(out), adjoint(ct)) if attrs[0] else (out, ct)
+    if is_guarding():
+        ct = lower_triangle(ct)
+        factor = regular(factor, ct)
     half = halved_diagonal(lower_triangle(product(adjoint(factor), ct)))
     inverse = call(INV, factor)
     return hermitian_part(product(product(adjoint(inverse), half), inverse))
@@ -140,6 +144,7 @@ def _qr_infer(x: TensorSpec, mode: str) -> tuple[TensorSpec, TensorSpec]:
 def _qr_vjp(cts: tuple[Any, Any], attrs: Attrs, needed: Any, q: Any, r: Any) -> tuple[Any]:
     rows, columns = q.shape[-2], r.shape[-1]
     ct_q, ct_r = cts
+    q, r = regular_parts((q, r), cts, (2, 2))
     if q.shape[-1] > columns:
         _reject_complete(rows, columns)
     if columns <= rows:

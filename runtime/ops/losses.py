@@ -13,7 +13,7 @@ from tapeline.runtime.ops.axes import Array, as_index
 from tapeline.runtime.ops.batch_rules import batch_changed, batch_leading, next_axis
 from tapeline.runtime.ops.extrema import max_reduce
 from tapeline.runtime.ops.gather import index_tensor, require_int_dtype
-from tapeline.runtime.ops.pointwise import apply, call, check_dtype
+from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype
 from tapeline.runtime.ops.reduction import SUM, add_reduce
 from tapeline.runtime.ops.shaping import EXPAND_DIMS, broadcast_arrays
 from tapeline.runtime.ops.softmax import (
@@ -122,11 +122,11 @@ def _kept(ct: Any, axis: Any) -> Any:
 
 def _cross_entropy_vjp_logits(ct: Any, attrs: Attrs, logits: Any, labels: Any) -> Any:
     mass = call(SUM, labels, attrs=((attrs[0],), True))
-    return _kept(ct, attrs[0]) * (call(SOFTMAX, logits, attrs=attrs) * mass - labels)
+    return along(_kept(ct, attrs[0]), call(SOFTMAX, logits, attrs=attrs) * mass - labels)
 
 
 def _cross_entropy_vjp_labels(ct: Any, attrs: Attrs, logits: Any, labels: Any) -> Any:
-    return -(_kept(ct, attrs[0]) * call(LOG_SOFTMAX, logits, attrs=attrs))
+    return -along(_kept(ct, attrs[0]), call(LOG_SOFTMAX, logits, attrs=attrs))
 
 
 def _cross_entropy_expand(logits: Tensor, labels: Tensor, axis: int) -> Any:
@@ -227,7 +227,7 @@ def _sparse_infer(logits: TensorSpec, labels: TensorSpec) -> TensorSpec:
 def _sparse_vjp(ct: Any, attrs: Attrs, logits: Any, labels: Any) -> Any:
     axis = len(logits.shape) - 1
     target = call(ONE_HOT, labels, attrs=(logits.shape[-1], logits.dtype))
-    return _kept(ct, axis) * (call(SOFTMAX, logits, attrs=(axis,)) - target)
+    return along(_kept(ct, axis), call(SOFTMAX, logits, attrs=(axis,)) - target)
 
 
 def _checked_labels_kernel(labels: Array, classes: int) -> Array:

@@ -13,8 +13,15 @@ from tapeline.runtime.op import Attrs, LibraryCall, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method, make_binary
 from tapeline.runtime.ops.axes import ANY_KIND, Array, as_index
 from tapeline.runtime.ops.batch_rules import batch_matmul
+from tapeline.runtime.ops.bilinear import counted, through
 from tapeline.runtime.ops.permuting import moveaxis, permute_dims, swap_last
-from tapeline.runtime.ops.pointwise import attach_operators, call, conjugate, unbroadcast
+from tapeline.runtime.ops.pointwise import (
+    attach_operators,
+    call,
+    conjugate,
+    scaled,
+    unbroadcast,
+)
 from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.shaping import EXPAND_DIMS, RESHAPE, SQUEEZE, expand_dims, reshape
 from tapeline.runtime.spec import (
@@ -91,14 +98,29 @@ def _product_with_vector(matrices: Any, vectors: Any) -> Any:
     return call(SQUEEZE, column, attrs=((len(column.shape) - 1,),))
 
 
+def _vector_times(ct: Any, matrices: Any) -> Any:
+    return _product_with_vector(matrices, ct)
+
+
+def _rows_times(ct: Any, matrices: Any) -> Any:
+    return _product(ct, swap_last(matrices))
+
+
+def _times_rows(ct: Any, matrices: Any) -> Any:
+    return _product(swap_last(matrices), ct)
+
+
+def _times_vector(ct: Any, matrices: Any) -> Any:
+    return _product_with_vector(swap_last(matrices), ct)
+
+
 def _matmul_vjp_a(ct: Any, attrs: Attrs, a: Any, b: Any) -> Any:
     """ct @ b.T for matrices; vectors are rows or columns that are left out of the result."""
     b = conjugate(b)
     if len(b.shape) == 1:
-        return (_column(ct) if len(a.shape) > 1 else ct) * b
-    if len(a.shape) == 1:
-        return unbroadcast(_product_with_vector(b, ct), a.shape)
-    return unbroadcast(_product(ct, swap_last(b)), a.shape)
+        return scaled(_column(ct) if len(a.shape) > 1 else ct, b)
+    multiply = _vector_times if len(a.shape) == 1 else _rows_times
+    return unbroadcast(through(multiply, ct, b), a.shape)
 
 
 def _matmul_vjp_b(ct: Any, attrs: Attrs, a: Any, b: Any) -> Any:
@@ -107,15 +129,16 @@ def _matmul_vjp_b(ct: Any, attrs: Attrs, a: Any, b: Any) -> Any:
     a_shape, b_shape = a.shape, b.shape
     if len(a_shape) == 1:
         if len(b_shape) == 1:
-            return ct * a
-        return unbroadcast(
-            _column(a) * call(EXPAND_DIMS, ct, attrs=((len(ct.shape) - 1,),)), b_shape
-        )
+            return scaled(ct, a)
+        rows = call(EXPAND_DIMS, ct, attrs=((len(ct.shape) - 1,),))
+        return unbroadcast(scaled(rows, _column(a)), b_shape)
     if len(b_shape) == 1:
-        return unbroadcast(_product_with_vector(swap_last(a), ct), b_shape)
+        a = counted(a, _column(ct), -1)
+        return unbroadcast(through(_times_vector, ct, a), b_shape)
+    a = counted(a, ct, -1)
     if len(b_shape) == 2 and len(a_shape) > 2:
-        return _product(swap_last(_as_rows(a)), _as_rows(ct))
-    return unbroadcast(_product(swap_last(a), ct), b_shape)
+        return through(_times_rows, _as_rows(ct), _as_rows(a))
+    return unbroadcast(through(_times_rows, ct, a), b_shape)
 
 
 MATMUL = define_op(

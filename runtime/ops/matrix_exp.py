@@ -9,6 +9,7 @@ import numpy as np
 from tapeline.runtime.op import Attrs, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_leading
+from tapeline.runtime.ops.bilinear import regular
 from tapeline.runtime.ops.joining import CONCAT
 from tapeline.runtime.ops.matrices import adjoint, matrix_operand, matrix_spec
 from tapeline.runtime.ops.pointwise import apply, call, zeros_for
@@ -70,7 +71,7 @@ def _matrix_exp_infer(x: TensorSpec) -> TensorSpec:
 def _matrix_exp_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
     """The upper right block of the exponential of [[x^H, ct], [0, x^H]]."""
     n, ndim = x.shape[-1], len(x.shape)
-    back = adjoint(x)
+    back = adjoint(regular(x, ct))
     top = call(CONCAT, back, ct, attrs=(ndim - 1, (n, n)))
     bottom = call(CONCAT, zeros_for(ct), back, attrs=(ndim - 1, (n, n)))
     block = call(MATRIX_EXP, call(CONCAT, top, bottom, attrs=(ndim - 2, (n, n))))

@@ -14,7 +14,16 @@ from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.extrema import max as max_over
 from tapeline.runtime.ops.extrema import min as min_over
 from tapeline.runtime.ops.matrices import FLOAT64, as_dtype_of, matrix_operand
-from tapeline.runtime.ops.pointwise import apply, call, check_dtype, computable, to_real, zero_like
+from tapeline.runtime.ops.pointwise import (
+    apply,
+    call,
+    check_dtype,
+    computable,
+    over,
+    scaled,
+    to_real,
+    zero_like,
+)
 from tapeline.runtime.ops.reduction import SUM, add_reduce, count_nonzero, keep, reduced_shape
 from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.shaping import expand_dims
@@ -46,8 +55,8 @@ def _norm_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
     axes, keepdims = attrs  # type: ignore[assignment]  # attributes are typed loosely
     null = out == 0
     divisor = call(get_op("where"), null, np.ones((), out.dtype), out)
-    share = call(get_op("where"), null, zero_like(out), ct / divisor)
-    return x * as_dtype_of(keep(share, x.shape, axes, keepdims), x)
+    share = call(get_op("where"), null, zero_like(out), over(ct, divisor))
+    return scaled(as_dtype_of(keep(share, x.shape, axes, keepdims), x), x)
 
 
 def _norm_expand(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:

@@ -208,9 +208,14 @@ def along(ct: Any, derivative: Any) -> Any:
     dtype = derivative.dtype
     if dtype is not _FLOAT32 and dtype is not _FLOAT64 and dtype.kind == "c":
         derivative = call(get_op("conj"), derivative)
-    if (GUARDING[0] or BUSY[0]) and _is_guarded(ct, derivative):
-        return _guarded("guarded_multiply", ct, derivative)
-    return ct * derivative
+    return scaled(ct, derivative)
+
+
+def scaled(ct: Any, factor: Any) -> Any:
+    """`ct * factor`, as `along`, but as it is where it is complex."""
+    if (GUARDING[0] or BUSY[0]) and _is_guarded(ct, factor):
+        return _guarded("guarded_multiply", ct, factor)
+    return ct * factor
 
 
 def over(ct: Any, divisor: Any) -> Any:

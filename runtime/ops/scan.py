@@ -14,7 +14,7 @@ from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
 from tapeline.runtime.ops.joining import CONCAT, concat
 from tapeline.runtime.ops.permuting import FLIP, PERMUTE_DIMS
-from tapeline.runtime.ops.pointwise import apply, call, computable, conjugate, shorten
+from tapeline.runtime.ops.pointwise import apply, call, computable, conjugate, scaled, shorten
 from tapeline.runtime.ops.shaping import ravel
 from tapeline.runtime.ops.slicing import slice_along
 from tapeline.runtime.spec import (
@@ -114,7 +114,7 @@ def _decaying_sums(terms: Any, factors: Any) -> Any:
     """s with s[k] = terms[k] + factors[k] * s[k - 1] along the last axis, by doubling."""
     distance = 1
     while distance < terms.shape[-1]:
-        terms = terms + factors * _shift(terms, distance, 0.0)
+        terms = terms + scaled(_shift(terms, distance, 0.0), factors)
         factors = factors * _shift(factors, distance, 1.0)
         distance *= 2
     return terms
@@ -130,7 +130,7 @@ def _cumulative_prod_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
     rows = conjugate(call(PERMUTE_DIMS, x, attrs=(tuple(order),)))
     cts = call(PERMUTE_DIMS, ct, attrs=(tuple(order),))
     later = _decaying_sums(_reverse(cts), _shift(_reverse(rows), 1, 0.0))
-    result = _products_before(rows) * _reverse(later)
+    result = scaled(_reverse(later), _products_before(rows))
     return call(PERMUTE_DIMS, result, attrs=(inverse,))
 
 

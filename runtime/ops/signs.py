@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.runtime.op import Attrs, ScalarEmitter, Trait, V
+from tapeline.runtime.op import Attrs, ScalarEmitter, Trait, V, get_op
 from tapeline.runtime.operators import attach_method, make_unary
 from tapeline.runtime.ops.cast import REAL
-from tapeline.runtime.ops.pointwise import along, call, define_pointwise, to_real, zeros_for
+from tapeline.runtime.ops.pointwise import (
+    along,
+    call,
+    define_pointwise,
+    over,
+    scaled,
+    to_real,
+    zeros_for,
+)
 from tapeline.runtime.tensor import Tensor, TensorLike, register_ufunc
 
 # -- negative and positive -------------------------------------------------------------------------
@@ -123,8 +131,9 @@ def _sign_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
     if x.dtype.kind != "c":
         return zeros_for(ct)
     out = call(SIGN, x)
-    radial = call(REAL, along(ct, out))
-    return (ct - out * radial) / call(ABS, x)
+    radial = call(get_op("cast"), call(REAL, along(ct, out)), attrs=(x.dtype,))
+    size = call(get_op("cast"), call(ABS, x), attrs=(x.dtype,))
+    return over(ct - scaled(radial, out), size)
 
 
 def _sign_emit(b: ScalarEmitter[V], x: V) -> V:
@@ -184,7 +193,9 @@ register_ufunc(np.sign, sign)
 
 
 def _abs_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    return ct * call(SIGN, x)
+    if x.dtype.kind == "c":
+        ct = call(get_op("cast"), ct, attrs=(x.dtype,))
+    return scaled(ct, call(SIGN, x))
 
 
 def _abs_emit(b: ScalarEmitter[V], x: V) -> V:

@@ -15,6 +15,7 @@ from tapeline.runtime.errors import GradientError
 from tapeline.runtime.op import OUT, Attrs, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_leading
+from tapeline.runtime.ops.bilinear import regular, regular_parts
 from tapeline.runtime.ops.matrices import (
     adjoint,
     as_column,
@@ -84,6 +85,7 @@ def _svd_vjp(
                 f"full_matrices=False"
             )
         u, vh = slice_along(u, -1, 0, k), slice_along(vh, -2, 0, k)
+    u, s, vh = regular_parts((u, s, vh), cts, (2, 1, 2))
     scale = as_dtype_of(s, u)
     core = _core(ct_u, ct_s, ct_vh, u, s, vh)
     left = product(u, core)
@@ -179,7 +181,7 @@ def _svdvals_infer(x: TensorSpec) -> TensorSpec:
 
 
 def _svdvals_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    u, _, vh = call(SVD_OP, x, attrs=(False,))
+    u, _, vh = call(SVD_OP, regular(x, ct, 1), attrs=(False,))
     return product(u * as_row(as_dtype_of(ct, u)), vh)
 
 

@@ -15,7 +15,7 @@ from tapeline.runtime.operators import constant, narrowed, promote_one
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes, next_axis
 from tapeline.runtime.ops.extrema import MAX, max_reduce
-from tapeline.runtime.ops.pointwise import apply, call, check_dtype
+from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype
 from tapeline.runtime.ops.reduction import SUM, add_reduce, keep, reduced_shape
 from tapeline.runtime.ops.shaping import SQUEEZE
 from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
@@ -51,7 +51,7 @@ def _logsumexp_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
     axes, keepdims = attrs  # type: ignore[assignment]  # attributes are typed loosely
     shape = x.shape
     weights = call(get_op("exp"), x - keep(out, shape, axes, keepdims))
-    return keep(ct, shape, axes, keepdims) * weights
+    return along(keep(ct, shape, axes, keepdims), weights)
 
 
 def _logsumexp_expand(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -143,8 +143,8 @@ def softmax_array(x: Array, axis: int) -> Array:
 
 
 def _softmax_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
-    weighted = ct * out
-    return weighted - out * call(SUM, weighted, attrs=((attrs[0],), True))
+    weighted = along(ct, out)
+    return weighted - along(call(SUM, weighted, attrs=((attrs[0],), True)), out)
 
 
 def _softmax_expand(x: Tensor, axis: int) -> Any:
@@ -180,7 +180,7 @@ def log_softmax_array(x: Array, axis: int) -> Array:
 
 def _log_softmax_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
     total = call(SUM, ct, attrs=((attrs[0],), True))
-    return ct - call(get_op("exp"), out) * total
+    return ct - along(total, call(get_op("exp"), out))
 
 
 def _log_softmax_expand(x: Tensor, axis: int) -> Any:

@@ -17,6 +17,7 @@ from tapeline.runtime.op import OUT, Attrs, Op, Sample, ShapeOf, Trait, define_o
 from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_leading, batch_solve, rank, spread, widen
+from tapeline.runtime.ops.bilinear import counted, regular
 from tapeline.runtime.ops.matrices import (
     FLOAT64,
     adjoint,
@@ -28,7 +29,7 @@ from tapeline.runtime.ops.matrices import (
     matrix_spec,
     product,
 )
-from tapeline.runtime.ops.pointwise import apply, call, conjugate, to_real, unbroadcast
+from tapeline.runtime.ops.pointwise import along, apply, call, conjugate, to_real, unbroadcast
 from tapeline.runtime.ops.shaping import EXPAND_DIMS, SQUEEZE
 from tapeline.runtime.spec import Shape, TensorSpec, broadcast_shapes, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
@@ -71,7 +72,7 @@ def _inv_infer(x: TensorSpec) -> TensorSpec:
 
 
 def _inv_vjp(ct: Any, attrs: Attrs, out: Any) -> Any:
-    back = adjoint(out)
+    back = adjoint(regular(out, ct))
     return -product(product(back, ct), back)
 
 
@@ -135,12 +136,12 @@ def _solve_infer(a: TensorSpec, b: TensorSpec) -> TensorSpec:
 
 
 def _solve_vjp_a(ct: Any, attrs: Attrs, a: Any, shape: Shape, out: Any) -> Any:
-    back = call(SOLVE, adjoint(a), ct)
-    return unbroadcast(-product(back, adjoint(out)), a.shape)
+    back = call(SOLVE, regular(adjoint(a), ct), ct)
+    return unbroadcast(-product(back, adjoint(counted(out, ct, -2))), a.shape)
 
 
 def _solve_vjp_b(ct: Any, attrs: Attrs, a: Any, shape: Shape, out: Any) -> Any:
-    return unbroadcast(call(SOLVE, adjoint(a), ct), shape)
+    return unbroadcast(call(SOLVE, regular(adjoint(a), ct), ct), shape)
 
 
 SOLVE = define_op(
@@ -210,7 +211,7 @@ def _det_infer(x: TensorSpec) -> TensorSpec:
 
 
 def _det_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
-    return _inverse_times(ct * conjugate(out), x)
+    return _inverse_times(along(ct, out), regular(x, ct, 0))
 
 
 def _inverse_times(factor: Any, x: Any) -> Any:
@@ -286,7 +287,7 @@ def _slogdet_vjp(cts: tuple[Any, Any], attrs: Attrs, needed: Any, x: Any, sign: 
     if x.dtype.kind == "c":
         turn = call(get_op("imag"), conjugate(cts[0]) * sign)
         factor = factor - as_dtype_of(turn, x) * 1j
-    return (_inverse_times(factor, x),)
+    return (_inverse_times(factor, regular(x, factor, 0)),)
 
 
 SLOGDET = define_op(
@@ -346,6 +347,7 @@ def _pinv_infer(x: TensorSpec, rtol: TensorSpec) -> TensorSpec:
 
 def _pinv_vjp(ct: Any, attrs: Attrs, x: Any, out: Any) -> Any:
     """The rule of Golub and Pereyra, for matrices whose rank does not change nearby."""
+    x, out = regular(x, ct), regular(out, ct)
     back, ct_back = adjoint(out), adjoint(ct)
     rows = identity_matrix(x, -2) - product(x, out)
     columns = identity_matrix(x) - product(out, x)

@@ -15,6 +15,7 @@ from tapeline.runtime.dispatch import bind
 from tapeline.runtime.op import OUT, Attrs, Sample, Trait, define_op, get_op
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_leading
+from tapeline.runtime.ops.bilinear import regular, regular_parts
 from tapeline.runtime.ops.matrices import (
     adjoint,
     as_column,
@@ -74,6 +75,7 @@ def _eigh_vjp(
     cts: tuple[Any, Any], attrs: Attrs, needed: Any, values: Any, vectors: Any
 ) -> tuple[Any]:
     ct_values, ct_vectors = cts
+    values, vectors = regular_parts((values, vectors), cts, (1, 2))
     inner = None
     if ct_vectors is not None:
         inner = product(adjoint(vectors), ct_vectors) * inverse_gaps(values)
@@ -138,7 +140,7 @@ def _eigvalsh_infer(x: TensorSpec) -> TensorSpec:
 
 
 def _eigvalsh_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    _, vectors = call(EIGH, x)
+    _, vectors = call(EIGH, regular(x, ct, 1))
     scaled = vectors * as_row(as_dtype_of(ct, vectors))
     return hermitian_part(product(scaled, adjoint(vectors)))
 
@@ -202,6 +204,7 @@ def _eig_vjp(
 ) -> tuple[Any]:
     """The vectors have length 1, so a cotangent along one of them moves nothing."""
     ct_values, ct_vectors = cts
+    values, vectors = regular_parts((values, vectors), cts, (1, 2))
     back = adjoint(vectors)
     inner = None
     if ct_vectors is not None:
@@ -269,7 +272,7 @@ def _eigvals_infer(x: TensorSpec) -> TensorSpec:
 
 
 def _eigvals_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
-    _, vectors = call(EIG, x)
+    _, vectors = call(EIG, regular(x, ct, 1))
     back = adjoint(vectors)
     return as_dtype_of(call(SOLVE, back, as_column(ct) * back), x)
 
