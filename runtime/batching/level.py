@@ -21,7 +21,7 @@ from tapeline.runtime.dispatch import STATE, bind, set_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError, VariableCreationError
 from tapeline.runtime.op import Attrs, Expansion, Op, Trait
 from tapeline.runtime.ops.batch_rules import apply, batch_elementwise, spread
-from tapeline.runtime.record import Node
+from tapeline.runtime.record import Node, TapeSet, meet
 from tapeline.runtime.spec import DType, Shape
 from tapeline.runtime.tape import record_operation
 from tapeline.runtime.tensor import Tensor, adopt, adoption, wrap
@@ -102,6 +102,9 @@ class Level:
         self.size = size
         self.outer = STATE.handler
         self._tapes = STATE.active, STATE.open, STATE.stopped
+        self._watching: TapeSet | None = None
+        self._met: dict[int, Tensor] = {}
+        self._replaced: dict[int, Tensor] = {}
         self._conditions: list[tuple[Tensor, bool]] = []
         """What must hold, or must not, for an example to be at work."""
         if mask is not None:
@@ -177,10 +180,51 @@ class Level:
 
     def lower(self, tensor: Tensor) -> tuple[Tensor, bool]:
         """The tensor of outside that stands for one of inside, and whether it holds examples."""
+        if self._watching is not None:
+            node = tensor._node
+            if node is not None and meet(node.tapes, self._watching) is not None:
+                self._met[id(tensor)] = tensor
+        replaced = self._replaced.get(id(tensor)) if self._replaced else None
+        if replaced is not None:
+            return replaced, True
         value = tensor._value
         if type(value) is Batched and value.level is self:
             return value.tensor, value.mapped
         return tensor, False
+
+    def tensors_met(self, run: Callable[[], Any], tapes: TapeSet) -> tuple[Any, list[Tensor]]:
+        """What `run` gives, and the tensors of inside known to these tapes that it used."""
+        saved = self._watching, self._met
+        self._watching, self._met = tapes, {}
+        try:
+            return run(), list(self._met.values())
+        finally:
+            self._watching, self._met = saved
+
+    @contextmanager
+    def replacing(self, tensors: Sequence[Tensor], below: Sequence[Tensor]) -> Iterator[None]:
+        """A block in which tensors of outside with all examples stand for others of inside."""
+        saved = self._replaced
+        self._replaced = saved | {id(x): y for x, y in zip(tensors, below, strict=True)}
+        try:
+            yield
+        finally:
+            self._replaced = saved
+
+    def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that, whenever it is called, replaces tensors as is done now, for the examples
+        that are at work now."""
+        bound = self._replaced, self._conditions
+
+        def call(*args: Tensor) -> Any:
+            saved = self._replaced, self._conditions
+            self._replaced, self._conditions = bound[0], list(bound[1])
+            try:
+                return function(*args)
+            finally:
+                self._replaced, self._conditions = saved
+
+        return call
 
     def examples(self, tensor: Tensor) -> Tensor:
         """The tensor of outside with all examples along the first axis."""

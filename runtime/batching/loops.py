@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapeline.runtime.batching.inner_tapes import record_results
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import LoopLimitError
 from tapeline.runtime.ops.batch_rules import apply
@@ -64,7 +65,8 @@ class MappedLoop:
         self.length, self.reverse = length, reverse
         self.y_specs = y_specs
         self.is_endless = limit is None
-        self.given = [level.examples(x) for x in state]
+        self.state, self.xs = list(state), list(xs)
+        self.given: list[Tensor] = []
         self.rows: list[tuple[Tensor, bool]] = []
         with level.outside():
             if isinstance(limit, Tensor):
@@ -75,31 +77,51 @@ class MappedLoop:
             self.top = (
                 apply("max", self.limit, attrs=((0,), False)) if self.has_limits else self.limit
             )
-            for x in xs:
-                below, mapped = level.lower(x)
-                self.rows.append((_swapped(below) if mapped else below, mapped))
 
     def run(self) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """How many turns each example made, its last state, and its rows, as tensors of inside."""
-        level = self.level
-        n = 2 + len(self.given)
-        with level.outside():
-            counts = adopt(new_tensor(np.zeros(level.size, _INT64)))
+        level, tapes, n = self.level, STATE.active, len(self.state)
+        given = [level.examples(x) for x in self.state]
+        rows = [level.lower(x) for x in self.xs]
+        if tapes is None or level.outer is None:
+            found = self._results(given, rows)
+            cells = [level.cell(x, True) for x in found]
+        else:
+            found, met = level.tensors_met(lambda: self._results(given, rows), tapes)
+
+            def run_again(*below: Tensor) -> list[Tensor]:
+                rest = below[n + len(rows) :]
+                nobody = level.cell(adopt(new_tensor(np.asarray(False))), False)
+                with level.here(), level.replacing(met, rest), level.where(nobody):
+                    return self._results(below[:n], [(x, True) for x in below[n : n + len(rows)]])
+
+            inputs = [*self.state, *self.xs, *met]
+            cells = record_results(level, "loop", run_again, inputs, found)
+        return cells[0], cells[1 : n + 1], cells[n + 1 :]
+
+    def _results(
+        self, given: Sequence[Tensor], rows: Sequence[tuple[Tensor, bool]]
+    ) -> list[Tensor]:
+        """The numbers of turns, the last state and the rows, as tensors of outside."""
+        self.given = list(given)
+        with self.level.outside():
+            self.rows = [(_swapped(x) if mapped else x, mapped) for x, mapped in rows]
+            counts = adopt(new_tensor(np.zeros(self.level.size, _INT64)))
             start = [_number(0), counts, *self.given]
-            test = None if self.test is None else self._goes_on
+            goes_on, turn = self.level.bound(self._goes_on), self.level.bound(self._turn)
+            test = None if self.test is None else goes_on
             handler = STATE.handler
             if handler is None:
                 last, columns = self._turn_by_turn(start, test)
             elif self.is_endless:
-                last, columns = handler.stage_while(self._goes_on, self._turn, start), []
+                last, columns = handler.stage_while(goes_on, turn, start), []
             else:
-                rows = [x for x, _ in self.rows]
                 _, last, columns = handler.stage_scan(
-                    test, self._turn, self.top, start, rows, self.length, self.reverse
-                )
+                    test, turn, self.top, start, [x for x, _ in self.rows], self.length,
+                    self.reverse,
+                )  # fmt: skip
             columns = [_swapped(column) for column in columns]
-        cells = [level.cell(x, True) for x in (*last[1:n], *columns)]
-        return cells[0], cells[1 : n - 1], cells[n - 1 :]
+        return [*last[1 : 2 + len(self.given)], *columns]
 
     # ---- what the program around runs
 
