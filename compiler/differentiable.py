@@ -24,7 +24,6 @@ from tapeline.compiler.codegen.native_call import (
 )
 from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.compiled import Array, Compiled, optimize
-from tapeline.compiler.frontend import batching as _batching  # noqa: F401  # and vmap rules
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.replay import replay
 from tapeline.compiler.ir.graph import Graph

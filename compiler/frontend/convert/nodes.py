@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.compiler.autodiff import control as _gradients  # noqa: F401  # rules of these ops
+from tapeline.compiler.frontend import batching as _batching  # noqa: F401  # and under vmap
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.convert.blocktrace import BlockTrace
 from tapeline.compiler.frontend.fixed_point import stage_fixed_point

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -159,3 +162,17 @@ def test_python_raises_as_ever() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         tl.vmap(f)(tl.asarray([1.0]))
+
+
+def test_gradients_of_examples_need_no_compiled_function_before() -> None:
+    program = f"""
+import tapeline as tl
+from {__name__} import X, branch_and_while
+print(tl.vmap(tl.grad(branch_and_while))(tl.asarray(X)).tolist())
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    want = tl.vmap(tl.grad(branch_and_while))(tl.asarray(X)).tolist()
+    assert done.stdout.strip() == str(want)
