@@ -9,7 +9,7 @@ from typing import Any
 
 from tapeline.runtime.op import Attrs
 from tapeline.runtime.operators import make_binary, make_unary
-from tapeline.runtime.ops.exponential import LOG, LOG1P
+from tapeline.runtime.ops.exponential import EXPM1, LOG, LOG1P
 from tapeline.runtime.ops.pointwise import along, call, one_minus, unbroadcast
 from tapeline.runtime.ops.promotion import promote_to_float
 from tapeline.runtime.ops.rectifiers import number_like
@@ -53,6 +53,15 @@ def _rel_entr(x: Real, y: Real) -> Real:
 def _kl_div(x: Real, y: Real) -> Real:
     found = _rel_entr(x, y)
     return found.equals(math.inf).where(found, found - x + y)
+
+
+def _log1mexp(x: Real) -> Real:
+    """After M. Maechler, "Accurately computing log(1 - exp(-|a|))" (2012)."""
+    return (x < math.log(2.0)).choose(
+        lambda x: (-(-x).call("expm1")).call("log"),
+        lambda x: (-(-x).call("exp")).call("log1p"),
+        x,
+    )
 
 
 def _logit(x: Real) -> Real:
@@ -109,6 +118,10 @@ def _kl_div_vjp_y(ct: Any, attrs: Attrs, x: Any, y: Any) -> Any:
     return unbroadcast(along(ct, 1.0 - _quotient(x, y)), y.shape)
 
 
+def _log1mexp_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
+    return along(ct, 1.0 / call(EXPM1, x))
+
+
 def _logit_vjp(ct: Any, attrs: Attrs, x: Any) -> Any:
     return along(ct, 1.0 / (x * one_minus(x)))
 
@@ -122,6 +135,9 @@ XLOG1PY = define_special("xlog1py", _xlog1py, vjps=(_xlog1py_vjp_x, _xlog1py_vjp
 REL_ENTR = define_special("rel_entr", _rel_entr, vjps=(_rel_entr_vjp_x, _rel_entr_vjp_y), **_PAIR)
 KL_DIV = define_special("kl_div", _kl_div, vjps=(_kl_div_vjp_x, _kl_div_vjp_y), **_PAIR)
 ENTR = define_special("entr", _entr, saves=(0,), vjps=(_entr_vjp,), domain=(0.1, 3.0))
+LOG1MEXP = define_special(
+    "log1mexp", _log1mexp, saves=(0,), vjps=(_log1mexp_vjp,), domain=(0.1, 4.0)
+)
 LOGIT = define_special("logit", _logit, saves=(0,), vjps=(_logit_vjp,), domain=(0.1, 0.9))
 
 
@@ -324,3 +340,35 @@ def logit(p: TensorLike, /) -> Tensor:
     array([      -inf, 0.        , 1.09861229])
     """
     return _logit_of(p)
+
+
+_log1mexp_of = make_unary(LOG1MEXP)
+
+
+def log1mexp(x: TensorLike, /) -> Tensor:
+    """`log(1 - exp(-x))`, without the loss of digits for small and for large `x`; NaN below 0.
+
+    Ints and bools are taken as floats: float64, or float32 if they have 8 or 16 bits.
+
+    Parameters
+    ----------
+    x : TensorLike of float
+        Of any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    DTypeError
+        If the operand is not of float, nor of a dtype taken as such.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.special.log1mexp([0.0, 1e-20, 1.0, 40.0]).numpy()
+    array([           -inf, -4.60517019e+01, -4.58675145e-01, -4.24835426e-18])
+    """
+    return _log1mexp_of(x)

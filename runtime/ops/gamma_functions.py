@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import OUT, Attrs, get_op
-from tapeline.runtime.operators import make_unary
+from tapeline.runtime.operators import make_unary, promote_one
 from tapeline.runtime.ops.pointwise import along, call
 from tapeline.runtime.ops.steps import Real, define_special
 from tapeline.runtime.series import DIGAMMA_ROOT
@@ -306,3 +307,40 @@ def digamma(x: TensorLike, /) -> Tensor:
 
 psi = digamma
 """Its name in SciPy."""
+
+
+def multigammaln(a: TensorLike, d: int, /) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension `d`.
+
+    Parameters
+    ----------
+    a : TensorLike of float
+        Above `(d - 1) / 2`; of any shape. Ints are taken as floats.
+    d : int
+        At least 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `a`.
+
+    Raises
+    ------
+    ArgumentError
+        If d is no such int.
+    DTypeError
+        If the operand is not of float, nor of a dtype taken as such.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.special.multigammaln([1.5, 10.0], 3).numpy()
+    array([ 2.16867753, 36.81285863])
+    """
+    if isinstance(d, bool) or not isinstance(d, int) or d < 1:
+        raise ArgumentError(f"multigammaln: d must be an int of at least 1, got {d!r}")
+    x = promote_one(GAMMALN, a)
+    total = gammaln(x)
+    for k in range(1, d):
+        total = total + gammaln(x - 0.5 * k)
+    return total + 0.25 * d * (d - 1) * _LOG_PI

@@ -64,6 +64,8 @@ from tapeline.runtime.ops.rectifiers import relu6 as relu6
 from tapeline.runtime.ops.rectifiers import selu as selu
 from tapeline.runtime.ops.resizing import resize as resize
 from tapeline.runtime.ops.sampling import dropout as dropout
+from tapeline.runtime.ops.shrinking import hardshrink as hardshrink
+from tapeline.runtime.ops.shrinking import softshrink as softshrink
 from tapeline.runtime.ops.softmax import logsumexp as logsumexp
 from tapeline.runtime.ops.special import sigmoid as sigmoid
 from tapeline.runtime.sequences import ctc_loss as ctc_loss

@@ -9,6 +9,7 @@ from tapeline.runtime.ops.beta_functions import beta as beta
 from tapeline.runtime.ops.beta_functions import betaln as betaln
 from tapeline.runtime.ops.entropies import entr as entr
 from tapeline.runtime.ops.entropies import kl_div as kl_div
+from tapeline.runtime.ops.entropies import log1mexp as log1mexp
 from tapeline.runtime.ops.entropies import logit as logit
 from tapeline.runtime.ops.entropies import rel_entr as rel_entr
 from tapeline.runtime.ops.entropies import xlog1py as xlog1py
@@ -22,6 +23,7 @@ from tapeline.runtime.ops.error_functions import ndtri as ndtri
 from tapeline.runtime.ops.gamma_functions import digamma as digamma
 from tapeline.runtime.ops.gamma_functions import gamma as gamma
 from tapeline.runtime.ops.gamma_functions import gammaln as gammaln
+from tapeline.runtime.ops.gamma_functions import multigammaln as multigammaln
 from tapeline.runtime.ops.gamma_functions import psi as psi
 from tapeline.runtime.ops.sinc import sinc as sinc
 from tapeline.runtime.ops.softmax import log_softmax as log_softmax
@@ -34,7 +36,7 @@ from tapeline.runtime.ops.zeta_functions import zeta as zeta
 
 __all__ = [
     "beta", "betaln", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "expit", "gamma",
-    "gammaln", "i0", "i0e", "i1", "i1e", "kl_div", "log_expit", "log_ndtr", "log_softmax", "logit",
-    "logsumexp", "ndtr", "ndtri", "polygamma", "psi", "rel_entr", "sinc", "softmax", "xlog1py",
-    "xlogy", "zeta",
+    "gammaln", "i0", "i0e", "i1", "i1e", "kl_div", "log1mexp", "log_expit", "log_ndtr",
+    "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "polygamma", "psi",
+    "rel_entr", "sinc", "softmax", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ NUMPY_FAMILIES = {
 rejection or by an inverse that must be the same eagerly and compiled, work example by example,
 divisors and exponents."""
 
-SIZES_DEPEND_ON_VALUES = {"nonzero", "unique", "repeat_places", "span"}
+SIZES_DEPEND_ON_VALUES = {"nonzero", "unique", "repeat_places", "span", "size_of"}
 
 
 def test_page_on_ops_is_up_to_date() -> None:

@@ -52,6 +52,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "i1e": lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(1, x),
     "entr": lambda x: -x * mpmath.log(x),
     "logit": lambda p: mpmath.log(p) - mpmath.log1p(-p),
+    "log1mexp": lambda x: mpmath.log1p(-mpmath.exp(-x)) if x > 1 else mpmath.log(-mpmath.expm1(-x)),
 }
 LINE = ("erfc", "erfcx", "ndtr", "log_ndtr", "i0", "i0e", "i1", "i1e")
 OPS = {"gamma": "gamma_function"}
@@ -270,3 +271,13 @@ def test_ufuncs_of_scipy_take_tensors(name: str) -> None:
 def test_ufuncs_of_scipy_without_a_counterpart_say_so() -> None:
     with pytest.raises(TypeError, match="jv has no counterpart"):
         scipy.special.jv(1.0, tl.asarray([1.0]))
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_multigammaln_is_that_of_scipy(d: int) -> None:
+    x = np.array([3.0, 4.5, 20.0])
+    got = tl.function(lambda a: tl.special.multigammaln(a, d))(tl.asarray(x)).numpy()
+    want = [scipy.special.multigammaln(float(a), d) for a in x]
+    np.testing.assert_allclose(got, want, rtol=1e-14)
+    with pytest.raises(ValueError, match="multigammaln: d must be an int"):
+        tl.special.multigammaln(x, 0)
