@@ -97,7 +97,9 @@ def is_cheap(graph: Graph, most_of_floats: int = 0) -> bool:
         elif op not in _CHEAP:
             return False
     kinds = "biuf" if most_of_floats else "biu"
-    return all(graph.spec(node).dtype.kind in kinds for node in graph.outputs)
+    return all(
+        is_number(graph, node) and graph.spec(node).dtype.kind in kinds for node in graph.outputs
+    )
 
 
 def _is_power(number: int) -> bool:

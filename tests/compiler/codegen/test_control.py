@@ -236,6 +236,24 @@ def test_a_step_on_floats_that_elements_decide_is_no_branch() -> None:
     assert "then" in function_text(first_below, tl.asarray(x))
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_a_choice_between_arrays_that_are_there_takes_the_right_one(dtype: Any) -> None:
+    def run(x: Any, a: Any, b: Any) -> Any:
+        kept = a
+        for i in range(100):
+            if x[i] > 50:  # noqa: SIM108  # the statement is what is meant
+                kept = b
+            else:
+                kept = a
+        return kept
+
+    x = np.arange(100).astype(dtype)
+    a, b = np.zeros(20, dtype), np.ones(20, dtype)
+    for values, expected in ((x, b), (x[::-1].copy(), a)):
+        found = tl.function(run)(*[tl.asarray(v) for v in (values, a, b)])
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
 def test_division_by_an_int_that_the_call_gives() -> None:
     """As NumPy divides: rounded down, 0 by 0, and wrapped around."""
 
