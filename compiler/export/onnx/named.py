@@ -12,116 +12,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from tapeline.compiler.codegen import philox
 from tapeline.compiler.export.decompositions import ARBITRARY_SIGNS, DECOMPOSITIONS
-from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref, is_open
-from tapeline.compiler.export.onnx.rules import Use, reduce, spread, take_places
-from tapeline.compiler.export.onnx.scalar import BOOL, INT32, OnnxScalars, computing_dtype
+from tapeline.compiler.export.onnx.integers import INTEGERS
+from tapeline.compiler.export.onnx.model import INT64, Ref, is_open
+from tapeline.compiler.export.onnx.rules import NamedRule, Use, reduce, spread
+from tapeline.compiler.export.onnx.scalar import INT32, computing_dtype
+from tapeline.compiler.export.onnx.views import VIEWS
 from tapeline.runtime.op import get_op
 from tapeline.runtime.ops.pointwise import apply
-from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import Tensor
 
 FLOAT32 = np.dtype(np.float32)
-
-NamedRule = Callable[[Use], "Ref | list[Ref] | None"]
-
-
-def _reshape(use: Use) -> Ref:
-    return use.graph.reshape(use.inputs[0], use.shape)
-
-
-def _broadcast_to(use: Use) -> Ref:
-    return spread(use, use.inputs[0], use.shape)
-
-
-def _permute_dims(use: Use) -> Ref:
-    return use.graph.add("Transpose", use.inputs[0], perm=list(cast(Any, use.attrs[0])))
-
-
-def _slice(use: Use, x: Ref, cuts: list[tuple[int, int, int, int]]) -> Ref:
-    """x cut along axes: (axis, start, stop, step) each."""
-    if not cuts:
-        return x
-    axes, starts, stops, steps = (use.graph.ints(numbers) for numbers in zip(*cuts, strict=True))
-    return use.graph.add("Slice", x, starts, stops, axes, steps)
-
-
-_BEFORE_ALL = -(2**31)
-"""Where a slice that runs backwards to the first element ends."""
-
-
-def _flip(use: Use) -> Ref | None:
-    axes = cast("tuple[int, ...]", use.attrs[0])
-    return _slice(use, use.inputs[0], [(axis, -1, _BEFORE_ALL, -1) for axis in axes])
-
-
-def _getitem(use: Use) -> Ref | None:
-    if not use.outputs[0].size:
-        return use.graph.constant(np.zeros(use.shape, use.dtype))
-    cuts = []
-    axis = 0
-    for entry in cast("tuple[Any, ...]", use.attrs[0]):
-        if entry is None:
-            continue
-        if type(entry) is not tuple:
-            cuts.append((axis, entry, entry + 1, 1))
-        elif entry[1] is not None:
-            _, start, stop, step = entry
-            cuts.append((axis, start, _BEFORE_ALL if stop is None else stop, step))
-        axis += 1
-    return use.graph.reshape(_slice(use, use.inputs[0], cuts), use.shape)
-
-
-def _getitem_grad(use: Use) -> Ref | None:
-    """Zeros around what was cut out, where a size is open and no element was left out between."""
-    index, shape = cast("tuple[Any, tuple[int, ...]]", use.attrs)
-    if not any(is_open(extent) for extent in shape):
-        return None
-    low, high, inner = [], [], []
-    entries = [entry for entry in index if entry is not None]
-    entries += [("slice", None, None, None)] * (len(shape) - len(entries))
-    cuts = []
-    for axis, (entry, extent) in enumerate(zip(entries, shape, strict=True)):
-        start, stop, step = (entry, entry + 1, 1) if type(entry) is not tuple else entry[1:]
-        if start is None:
-            start, stop, step = 0, extent, 1
-        elif step == -1 and stop is None:
-            start, stop, step = 0, start + 1, 1
-            cuts.append((axis, -1, _BEFORE_ALL, -1))
-        if step != 1:
-            return None
-        low.append(start)
-        high.append(extent - stop)
-        inner.append(stop - start)
-    rows = _slice(use, use.graph.reshape(use.inputs[0], inner), cuts)
-    zero = use.graph.constant(np.zeros((), use.dtype))
-    return use.graph.add("Pad", rows, use.graph.ints([*low, *high]), zero, mode="constant")
-
-
-def _concat(use: Use) -> Ref:
-    return use.graph.add("Concat", *use.inputs, axis=cast(int, use.attrs[0]))
-
-
-def _pad(use: Use) -> Ref | None:
-    if not use.specs[0].size or not use.shape:
-        return None
-    pads, value = cast("tuple[Any, Any]", use.attrs)
-    wide = computing_dtype(use.dtype)
-    ends = [low for low, _ in pads] + [high for _, high in pads]
-    fill = use.graph.cast(use.graph.constant(np.asarray(value).astype(use.dtype)), wide)
-    x = use.graph.cast(use.inputs[0], wide)
-    found = use.graph.add("Pad", x, use.graph.ints(ends), fill, mode="constant")
-    return use.graph.cast(found, use.dtype)
-
-
-def _diagonal_grad(use: Use) -> Ref:
-    """Where each element goes, the kernel says for their numbers; place 0 is a zero."""
-    numbers = np.arange(1, use.specs[0].size + 1).reshape(use.shape_of(0))
-    places = np.asarray(use.op.kernel(numbers, *use.attrs))
-    zero = use.graph.constant(np.zeros(1, use.dtype))
-    return take_places(use, use.graph.add("Concat", zero, use.flat(0), axis=0), places)
-
 
 # ---- networks
 
@@ -318,32 +219,6 @@ def _last_writes(use: Use) -> Ref:
     return use.graph.reshape(_lasting(use, rows, count, cast(int, use.attrs[0])), use.shape)
 
 
-def _integer_power(use: Use) -> Ref:
-    """By squaring, bit by bit of the exponent, in a loop of one turn per bit."""
-    graph, dtype = use.graph, use.dtype
-    base, exponent = (spread(use, x, use.shape) for x in use.inputs)
-    body = OnnxGraph(graph)
-    scalars = OnnxScalars(body)
-    specs = [TensorSpec((), INT64), TensorSpec((), BOOL), *[use.outputs[0]] * 3]
-    names = ("turn", "going", "base", "exponent", "power")
-    given = [Ref(body.name(n), s.dtype) for n, s in zip(names, specs, strict=True)]
-    _, going, x, left, power = given
-    one = scalars.const(1, x)
-    is_odd = scalars.cast(scalars.bit_and(left, one), BOOL)
-    found = [
-        body.add("Identity", going), scalars.mul(x, x), scalars.shift_right(left, one),
-        scalars.select(is_odd, scalars.mul(power, x), power),
-    ]  # fmt: skip
-    attribute = body.body(
-        graph.name("body"), list(zip(given, specs, strict=True)),
-        list(zip(found, specs[1:], strict=True)),
-    )  # fmt: skip
-    turns = graph.constant(np.int64(8 * dtype.itemsize))
-    start = spread(use, graph.constant(np.ones((), dtype)), use.shape)
-    state = [turns, graph.constant(np.array(True)), base, exponent, start]
-    return graph.add_many("Loop", state, [dtype] * 3, body=attribute)[2]
-
-
 def _fold_windows(use: Use) -> Ref:
     """Elements added up at their places, which the windows of all places say."""
     window, shape = use.attrs[:4], cast("tuple[int, ...]", use.attrs[4])
@@ -360,53 +235,6 @@ def _fold_windows(use: Use) -> Ref:
     return use.graph.reshape(use.graph.cast(found, use.dtype), use.shape)
 
 
-def _random_bits(use: Use) -> Ref:
-    """Philox 4x64 with ten rounds, all blocks side by side."""
-    count = use.outputs[0].size
-    graph, b = use.graph, use.scalars
-    if not count:
-        return graph.constant(np.zeros(use.shape, np.uint64))
-    key, counter = use.inputs
-
-    def word(source: Ref, place: int) -> Ref:
-        return graph.add("Gather", source, graph.constant(np.int64(place)), axis=0)
-
-    amount = graph.constant(np.arange(1, -(-count // 4) + 1, dtype=np.uint64))
-    words = []
-    for place in range(4):
-        total = b.add(word(counter, place), amount)
-        words.append(total)
-        amount = b.cast(b.compare("lt", total, amount), total.dtype)
-    keys = [word(key, 0), word(key, 1)]
-    for number in range(philox.ROUNDS):
-        if number:
-            keys = [b.add(k, b.const(s, k)) for k, s in zip(keys, philox.KEY_STEPS, strict=True)]
-        (high_a, low_a), (high_c, low_c) = (
-            _wide_product(b, words[place], factor)
-            for place, factor in zip((0, 2), philox.MULTIPLIERS, strict=True)
-        )
-        words = [
-            b.bit_xor(b.bit_xor(high_c, words[1]), keys[0]), low_c,
-            b.bit_xor(b.bit_xor(high_a, words[3]), keys[1]), low_a,
-        ]  # fmt: skip
-    columns = [graph.reshape(one, (-1, 1)) for one in words]
-    row = graph.reshape(graph.add("Concat", *columns, axis=1), (-1,))
-    first = graph.add("Slice", row, graph.ints([0]), graph.ints([count]))
-    return graph.reshape(first, use.shape)
-
-
-def _wide_product(b: OnnxScalars, x: Ref, factor: int) -> tuple[Ref, Ref]:
-    """The high and the low word of a product of 64-bit words, by halves."""
-    half, mask = b.const(32, x), b.const(2**32 - 1, x)
-    low, high = b.bit_and(x, mask), b.shift_right(x, half)
-    f_low, f_high = b.const(factor & (2**32 - 1), x), b.const(factor >> 32, x)
-    low_low, high_low = b.mul(low, f_low), b.mul(high, f_low)
-    low_high, high_high = b.mul(low, f_high), b.mul(high, f_high)
-    middle = b.add(b.add(b.shift_right(low_low, half), b.bit_and(high_low, mask)), low_high)
-    top = b.add(b.add(high_high, b.shift_right(high_low, half)), b.shift_right(middle, half))
-    return top, b.mul(x, b.const(factor, x))
-
-
 # ---- effects
 
 
@@ -421,17 +249,8 @@ def _either_sign(use: Use) -> None:
 
 
 NAMED: dict[str, NamedRule] = {
-    "reshape": _reshape,
-    "expand_dims": _reshape,
-    "squeeze": _reshape,
-    "broadcast_to": _broadcast_to,
-    "permute_dims": _permute_dims,
-    "flip": _flip,
-    "getitem": _getitem,
-    "getitem_grad": _getitem_grad,
-    "concat": _concat,
-    "pad": _pad,
-    "diagonal_grad": _diagonal_grad,
+    **VIEWS,
+    **INTEGERS,
     "mean": _mean,
     "var": _variance,
     "std": _deviation,
@@ -448,8 +267,6 @@ NAMED: dict[str, NamedRule] = {
     "isin": _isin,
     "put": _put,
     "last_writes": _last_writes,
-    "integer_power": _integer_power,
-    "random_bits": _random_bits,
     "fold_windows": _fold_windows,
     "host_assert": _left_out,
     "host_print": _left_out,

@@ -5,9 +5,9 @@ without a rule of its own; `named` holds rules for single ops.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -59,6 +59,10 @@ class Use:
     def flat(self, position: int) -> Ref:
         """An input as a vector."""
         return self.graph.reshape(self.inputs[position], (self.specs[position].size,))
+
+
+NamedRule: TypeAlias = Callable[[Use], "Ref | list[Ref] | None"]
+"""A rule for one op; None where it does not serve, and the op's lowering is used."""
 
 
 def translate(use: Use) -> Ref:
