@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.compiler.export.number_decompositions import NUMBER_DECOMPOSITIONS
 from tapeline.runtime.loops import while_loop
 from tapeline.runtime.ops.creation import zeros
 from tapeline.runtime.ops.distributions import INVERSE_ERF, unit_tensor
@@ -374,6 +375,7 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
     "pinv": pinv,
     "matrix_exp": matrix_exp,
     "truncated_normal": truncated_normal,
+    **NUMBER_DECOMPOSITIONS,
 }
 """By the names of the ops that they stand for; they take their inputs and attributes."""
 ARBITRARY_SIGNS = ("eigh", "svd")

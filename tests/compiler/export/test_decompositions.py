@@ -128,3 +128,41 @@ def test_single_precision_is_as_good_as_lapacks(name: str, rng: np.random.Genera
     first = got[0] if isinstance(got, tuple) else got
     assert first.dtype == np.float32
     assert np.abs(first.numpy() - want).max() < 1e-5 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "uint64"])
+def test_divisors_and_multiples(dtype: str, rng: np.random.Generator) -> None:
+    a, b = (rng.integers(0, 100, 60).astype(dtype) for _ in range(2))
+    a[:4], b[2:6] = 0, 0
+    if dtype == "int64":
+        a, b = -a, b * 10_000_000
+    with np.errstate(over="ignore"):
+        want = np.gcd(a, b), np.lcm(a, b)
+    for name, value in zip(("gcd", "lcm"), want, strict=True):
+        got = decompositions.DECOMPOSITIONS[name](tl.asarray(a), tl.asarray(b)).numpy()
+        assert got.dtype == value.dtype
+        np.testing.assert_array_equal(got, value)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_powers_of_two_go_out_and_in_to_the_last_bit(dtype: str, rng: np.random.Generator) -> None:
+    limits = np.finfo(dtype)
+    x = np.concatenate(
+        [
+            rng.normal(size=200) * 10.0 ** rng.integers(-4, 4, 200),
+            [0, -0.0, np.inf, -np.inf, np.nan, 1, -2, 0.5],
+            [limits.max, limits.tiny, limits.smallest_subnormal, -3 * limits.smallest_subnormal],
+        ]
+    )
+    with np.errstate(over="ignore"):
+        x = x.astype(dtype)
+    taken, put = (decompositions.DECOMPOSITIONS[name] for name in ("exponent", "ldexp"))
+    with np.errstate(all="ignore"):
+        found = taken(tl.asarray(x)).numpy()
+    np.testing.assert_array_equal(found, np.frexp(x)[1])
+    for power in (-5000, -1074, -1030, -130, -20, -7, -1, 0, 5, 127, 1000, 2098, 5000):
+        with np.errstate(all="ignore"):
+            want = np.ldexp(x, power)
+            got = put(tl.asarray(x), tl.asarray(np.full(x.shape, power))).numpy()
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(want))

@@ -50,4 +50,4 @@ def test_bfloat16_is_refused_by_name(tmp_path: Path) -> None:
     pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed; it brings bfloat16")
     signature = (tl.TensorSpec([3], "bfloat16"),)
     with pytest.raises(ExportError, match="the input x: ONNX models hold no bfloat16"):
-        tl.export.onnx(tl.function(lambda x: x + x), tmp_path / "m.onnx", signature)
+        tl.export.onnx(tl.function(functions), tmp_path / "m.onnx", signature)
