@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
+import numpy as np
+
 from tapeline.compiler.frontend.options import MAX_TRACES, Options
 from tapeline.compiler.function import Function
 from tapeline.compiler.reloading import follow_autoreload
@@ -205,4 +207,14 @@ def compile_callable(wrapped: Any, options: Options) -> Any:
         getter = compile_callable(wrapped.fget, options)
         return type(wrapped)(getter, wrapped.fset, wrapped.fdel, wrapped.__doc__)
     follow_autoreload()
-    return Function(wrapped, options)
+    return Function(_called(wrapped) if isinstance(wrapped, np.ufunc) else wrapped, options)
+
+
+def _called(ufunc: np.ufunc) -> Callable[..., Any]:
+    """A call of a ufunc with operands alone, without the options that its signature lists."""
+
+    def call(*operands: Any) -> Any:
+        return ufunc(*operands)
+
+    call.__name__ = call.__qualname__ = ufunc.__name__
+    return call
