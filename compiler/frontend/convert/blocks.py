@@ -113,8 +113,13 @@ class Blocks(ast.NodeTransformer):
         return self.visit_Assign(at(ast.Assign([node.target], node.value), node))
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        """An assignment."""
-        return self.generic_visit(node)
+        """An assignment: where it is to an item, x is asked what that means."""
+        self.generic_visit(node)
+        for target in node.targets:
+            for one in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
+                if isinstance(one, ast.Subscript):
+                    one.value = operate("place", one.value, like=one.value)
+        return node
 
     def visit_Append(self, node: Append) -> Any:
         """`x.append(v)`, which may give `x` another value."""

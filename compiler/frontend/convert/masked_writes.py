@@ -1,5 +1,5 @@
-"""`x[mask] += v` over tensors of a trace, where a number is added: all of x is computed, and what
-the mask takes is kept. So no size depends on values, and it may stand in loops and branches."""
+"""`x[mask] += v` over tensors of a trace, and `x[mask] = y[mask]` in loops and branches: all of x
+is computed, and what the mask takes is kept. So no size depends on values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.compiler.frontend.convert.state import is_symbolic
-from tapeline.compiler.frontend.convert.tables import is_unknown
+from tapeline.compiler.frontend.convert.selections import Selection, is_mask_of, over_rows
+from tapeline.compiler.frontend.convert.state import has_fixed_sizes, is_symbolic
 from tapeline.runtime.ops.selection import where
-from tapeline.runtime.ops.shaping import expand_dims
-from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.tensor import Tensor, as_tensor
 
 _DONE = object()
 
@@ -28,14 +27,14 @@ class Cell:
 
     def __getitem__(self, key: Any) -> Any:
         x = self._tensor
-        is_mask = is_unknown(key) and key.dtype.kind == "b" and key.ndim
-        if is_mask and key.shape == x.shape[: key.ndim]:
-            return Masked(x, key)
-        return x[key]
+        return Masked(x, as_tensor(key)) if is_mask_of(x, key) else x[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if value is not _DONE:
-            self._tensor[key] = value
+        x = self._tensor
+        if type(value) is Selection and value.selects_by(key):
+            x[...] = value.written_to(x)
+        elif value is not _DONE:
+            x[key] = value
 
 
 class Masked:
@@ -50,11 +49,12 @@ class Masked:
     def changed(self, change: Callable[[Any, Any], Any], value: Any) -> Any:
         """Writes to the tensor what `change` makes of the elements; elsewhere it sees ones."""
         x, mask = self._tensor, self._mask
-        if np.ndim(value):
+        if type(value) is Selection and value.selects_by(mask):
+            value = value.whole
+        elif type(value) is Selection or np.ndim(value):
             x[mask] = change(x[mask], value)
             return _DONE
-        if mask.ndim < x.ndim:
-            mask = expand_dims(mask, tuple(range(mask.ndim, x.ndim)))
+        mask = over_rows(x, mask)
         x[...] = where(mask, change(where(mask, x, 1), value), x)
         return _DONE
 
@@ -70,3 +70,8 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and_", 
 def written(holder: Any) -> Any:
     """What stands in the place of `holder` in `holder[key] op= value`."""
     return Cell(holder) if type(holder) is Tensor and is_symbolic(holder) else holder
+
+
+def assigned(holder: Any) -> Any:
+    """What stands in the place of `holder` in `holder[key] = value`."""
+    return Cell(holder) if type(holder) is Tensor and has_fixed_sizes() else holder

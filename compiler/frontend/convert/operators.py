@@ -13,10 +13,11 @@ from typing import Any
 
 from tapeline.compiler.frontend.convert import looping, staging
 from tapeline.compiler.frontend.convert.calls import callee, install_operators
-from tapeline.compiler.frontend.convert.masked_writes import written
+from tapeline.compiler.frontend.convert.masked_writes import assigned, written
 from tapeline.compiler.frontend.convert.new_arrays import maker
 from tapeline.compiler.frontend.convert.reads import note_attribute
 from tapeline.compiler.frontend.convert.row_lists import LoopList, RowList, with_item
+from tapeline.compiler.frontend.convert.selections import selecting
 from tapeline.compiler.frontend.convert.state import (
     LOOPS,
     UNDEF,
@@ -56,8 +57,13 @@ class Operators:
     UNDEF = UNDEF
     call = staticmethod(callee)
     attr = staticmethod(note_attribute)
-    table = staticmethod(subscripted)
     cell = staticmethod(written)
+    place = staticmethod(assigned)
+
+    @staticmethod
+    def table(holder: Any) -> Any:
+        """`holder`, which is subscripted."""
+        return selecting(holder) if type(holder) is Tensor else subscripted(holder)
 
     @staticmethod
     def maker(function: Any) -> Any:

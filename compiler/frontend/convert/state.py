@@ -125,6 +125,15 @@ def is_staging() -> bool:
     return isinstance(handler, CapturingGraph) or type(handler) is Level
 
 
+def has_fixed_sizes() -> bool:
+    """Whether no size may depend on values here: in a part of a trace that becomes one node, and
+    for one of many examples."""
+    handler = STATE.handler
+    if type(handler) is Level:
+        return True
+    return isinstance(handler, CapturingGraph) and handler.sizes is None
+
+
 def outer_graph() -> CapturingGraph | None:
     """The graph that is being traced in this thread, perhaps around a `vmap` at work."""
     return graph_around(STATE.handler)
