@@ -108,7 +108,7 @@ class ControlEmitter(NumberEmitter):
         if placed.spec.shape or not is_supported(placed.spec.dtype):
             return Argument(None, pointer)
         place = self.b.pointer_offset(pointer, placed.layout.offset)
-        return Argument(self.b.load(place, code_of(placed.spec.dtype)), place)
+        return Argument(self.b.load(place, code_of(placed.spec.dtype)), pointer)
 
     def _finish(self, name: str) -> str:
         b = self.b

@@ -71,10 +71,14 @@ class _Known:
         for node, inputs in enumerate(branch.inputs):
             if node not in there:
                 used.update(inputs)
+        last = _last_placeholder(branch)  # further ones come after it
         return {
             node: place
             for node, place in there.items()
-            if node in used and _is_made(branch, node) and not branch.spec(node).shape
+            if node > last
+            and node in used
+            and _is_made(branch, node)
+            and not branch.spec(node).shape
         }
 
 
@@ -102,9 +106,12 @@ def _with_operands(
 ) -> Graph:
     """A branch that takes further operands, in the place of numbers that it computes."""
     work = Rebuild(branch)
+    last = _last_placeholder(branch)
+    for node in range(last + 1):
+        work.keep(node)
     added = [work.target.add_placeholder(around.spec(node), "shared") for node in more]
     place_of = dict(zip(more, added, strict=True))
-    for node in range(len(branch)):
+    for node in range(last + 1, len(branch)):
         if node in shared:
             work.replace(place_of[shared[node]])
         else:
@@ -112,3 +119,7 @@ def _with_operands(
     made = work.finish().graph
     made.placeholders += added
     return made
+
+
+def _last_placeholder(graph: Graph) -> int:
+    return max(graph.placeholders, default=-1)

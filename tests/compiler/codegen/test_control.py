@@ -256,11 +256,12 @@ def test_a_choice_between_arrays_that_are_there_takes_the_right_one(dtype: Any) 
 
 def test_division_by_an_int_that_the_call_gives() -> None:
     """As NumPy divides: rounded down, 0 by 0, and wrapped around."""
+    wide_step = tl.asarray(1 << 61)
 
     def run(x: Any, k: Any) -> Any:
         rest, quotient = tl.zeros(9, tl.int64), tl.zeros(9, tl.int64)
         for i in tl.range(9):
-            rest[i] = x[i] % k + (i * (1 << 61)) % k
+            rest[i] = x[i] % k + (i * wide_step) % k
             quotient[i] = x[i] // k + i // k
         return rest, quotient
 
@@ -302,3 +303,28 @@ def test_indices_of_either_sign(size: int) -> None:
             IndexOutOfRangeError, match=f"index {shown} is out of range.*size {size}"
         ):
             compiled(tl.asarray(start), tl.asarray(places))
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize("condition", [1.0, -1.0])
+def test_elements_of_arrays_around_go_into_array_steps_of_a_choice(
+    place: int, condition: float
+) -> None:
+    def run(x: Any, c: Any) -> Any:
+        element, last = x[place], x[-1]
+        return x * element - last if c > 0 else tl.sum(x) + element * x[::-1]
+
+    x = np.array([1.0, 20.0, 300.0, 4000.0])
+    got = tl.function(run)(x, tl.asarray(condition))
+    np.testing.assert_array_equal(got, run(x, condition))
+
+
+def test_choices_one_after_the_other_over_elements() -> None:
+    def run(x: Any) -> Any:
+        total = tl.zeros(2)
+        for i in range(4):
+            total = total + x[i] if x[i] > 0 else total * x[i]
+        return total
+
+    for x in ([1.0, 2.0, 3.0, 4.0], [3.0, -2.0, 5.0, -7.0]):
+        np.testing.assert_array_equal(tl.function(run)(tl.asarray(x)), run(np.array(x)))
