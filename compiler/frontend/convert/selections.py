@@ -2,7 +2,7 @@
 
 All of x is kept beside the mask. Elementwise functions see ones where the mask fails, sums and
 their kin leave those places out, and `y[mask] = ...` writes the others. Whatever else needs the
-elements alone is refused as it would be without this.
+elements alone goes as it would without this: the function runs op by op.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Selection(NDArrayOperatorsMixin):
         return self._mask.sum() * int(np.prod(rest, dtype=np.int64))
 
     def alone(self) -> Tensor:
-        """The elements without the others, which is refused."""
+        """The elements without the others, whose number depends on values."""
         return self._whole[self._mask]
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
