@@ -23,7 +23,6 @@ from tapeline.compiler.frontend.convert.entry import without_signals
 from tapeline.compiler.frontend.convert.nodes import mark_weak
 from tapeline.compiler.frontend.convert.operators import Operators
 from tapeline.compiler.frontend.convert.sequences import LONG
-from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import (
     PIECES,
     UNDEF,
@@ -31,6 +30,7 @@ from tapeline.compiler.frontend.convert.state import (
     outer_graph,
     read_cell,
 )
+from tapeline.compiler.frontend.convert.truth import as_condition
 from tapeline.compiler.frontend.options import Options
 from tapeline.compiler.frontend.tracebacks import users_traceback
 from tapeline.compiler.function import Function

@@ -25,8 +25,8 @@ from tapeline.compiler.frontend.convert.sequences import (
     shortest,
 )
 from tapeline.compiler.frontend.convert.size_tables import TABLES, open_to_sizes
-from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import LOOPS, is_symbolic
+from tapeline.compiler.frontend.convert.truth import as_condition
 from tapeline.runtime import loop_options, nest, ranges
 from tapeline.runtime.dims import is_open, is_told
 from tapeline.runtime.growing_array import GrowingArray

@@ -17,8 +17,8 @@ from tapeline.compiler.frontend.convert.growth import take_growth
 from tapeline.compiler.frontend.convert.int_growth import add_check, overflowing
 from tapeline.compiler.frontend.convert.loop_trace import INDEX, Loop
 from tapeline.compiler.frontend.convert.nodes import LoopShape, apply_while, mark_weak
-from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import UNDEF
+from tapeline.compiler.frontend.convert.truth import as_condition
 from tapeline.compiler.frontend.convert.unify import Joined, node_of
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind

@@ -36,7 +36,6 @@ from tapeline.compiler.frontend.convert.lines import line_before, line_in, shown
 from tapeline.compiler.frontend.convert.nodes import mark_weak
 from tapeline.compiler.frontend.convert.row_lists import LoopList
 from tapeline.compiler.frontend.convert.sequences import Sequence
-from tapeline.compiler.frontend.convert.staging import as_condition
 from tapeline.compiler.frontend.convert.state import (
     LOOPS,
     RESULT,
@@ -45,6 +44,7 @@ from tapeline.compiler.frontend.convert.state import (
     is_symbolic,
     outer_graph,
 )
+from tapeline.compiler.frontend.convert.truth import as_condition
 from tapeline.compiler.frontend.convert.unify import (
     Joined,
     MismatchError,

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tapeline.compiler.frontend.convert import looping, staging
+from tapeline.compiler.frontend.convert import looping, raising, staging, truth
 from tapeline.compiler.frontend.convert.calls import callee, install_operators
 from tapeline.compiler.frontend.convert.masked_writes import assigned, written
 from tapeline.compiler.frontend.convert.new_arrays import maker
@@ -42,8 +42,8 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "NotEq": operator.ne,
     "Is": operator.is_,
     "IsNot": operator.is_not,
-    "In": lambda a, b: staging.contained(a, b),
-    "NotIn": lambda a, b: Operators.not_(staging.contained(a, b)),
+    "In": lambda a, b: truth.contained(a, b),
+    "NotIn": lambda a, b: Operators.not_(truth.contained(a, b)),
 }
 
 _TRIALS = 3
@@ -148,7 +148,7 @@ class Operators:
     def assert_(condition: Any, message: Callable[[], Any] | None = None) -> None:
         """`assert condition, message`"""
         if is_symbolic(condition):
-            staging.check(condition, message)
+            raising.check(condition, message)
         elif not condition:
             raise AssertionError(*(() if message is None else (message(),)))
 
@@ -156,9 +156,9 @@ class Operators:
     def raise_(error: Any, depth: int = 0, caught: Callable[[], Any] = tuple) -> Any:
         """The exception of a `raise`: raised when the branch runs, if that depends on a tensor.
         `depth` and `caught` tell of the `try` around it."""
-        return staging.raise_later(error, depth, caught)
+        return raising.raise_later(error, depth, caught)
 
-    depth = staticmethod(staging.depth)
+    depth = staticmethod(raising.depth)
 
     @staticmethod
     def returned(is_returned: Any, result: Any, always: bool) -> Any:
@@ -221,7 +221,7 @@ class Operators:
     @staticmethod
     def not_(value: Any) -> Any:
         """`not value`"""
-        return staging.negate(value) if is_symbolic(value) else not value
+        return truth.negate(value) if is_symbolic(value) else not value
 
     @staticmethod
     def choose(condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
