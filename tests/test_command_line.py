@@ -190,3 +190,22 @@ def test_help_is_printed_by_the_module() -> None:
     assert done.returncode == 0
     for name in ("inspect", "run", "export", "bench", "doctor", "cache", "exit codes: 0"):
         assert name in done.stdout
+
+
+def test_functions_that_run_in_stages_are_shown_drawn_and_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function = tl.function(lambda x: tl.sum(tl.tanh(x[x > 0])), name="chosen")
+    function(tl.asarray([1.0, -1.0, 2.0]))
+    file = str(tmp_path / "chosen.tapeline")
+    tl.export.save(function, file)
+    assert main(["inspect", file, "--kernels"]) == OK
+    assert "tanh" in capsys.readouterr().out
+    assert main(["export", file, "--html", str(tmp_path / "x.html")]) == OK
+    assert "kernels of stage 1" in (tmp_path / "x.html").read_text()
+    capsys.readouterr()
+    assert main(["bench", file, "--seconds", "0.01", "--json"]) == OK
+    (trace,) = json.loads(capsys.readouterr().out)["traces"]
+    assert trace["call_seconds"] > 0
+    assert main(["export", file, "--onnx", str(tmp_path / "x.onnx")]) == FAILED
+    assert "depends on values" in capsys.readouterr().err

@@ -20,26 +20,7 @@ def one_trace(
     ------
     ArgumentTypeError, ArgumentError
         If this is no function, or no signature, or nothing says which trace.
-    ExportError
-        If sizes in the trace depend on values.
     """
-    found = _one_trace(what, function, signature)
-    graph = found.graph
-    for node, op in enumerate(graph.ops):
-        if is_sized(op):
-            place = graph.locations[node]
-            where = "" if place is None else f" at {place.filename}:{place.line}"
-            raise ExportError(
-                f"{what}: in {found.name}, the size of what {op.name}{where} gives depends on "
-                "values, and exported code must know all sizes beforehand; keep the size, as with "
-                "tl.where(mask, x, 0), or tl.export.save the function"
-            )
-    return found
-
-
-def _one_trace(
-    what: str, function: Function[..., Any], signature: Sequence[Any] | dict[str, Any] | None
-) -> ConcreteFunction:
     if not isinstance(function, Function):
         raise ArgumentTypeError(
             f"{what}: expected a function made by tl.function, got {type(function).__name__}"
@@ -60,3 +41,17 @@ def _one_trace(
     raise ArgumentError(
         f"{what}: {function.__name__} has {count}; pass signature= to say for which arguments"
     )
+
+
+def check_sizes(what: str, found: ConcreteFunction) -> None:
+    """Refuses a trace in which sizes depend on values, by an `ExportError` with the line."""
+    graph = found.graph
+    for node, op in enumerate(graph.ops):
+        if is_sized(op):
+            place = graph.locations[node]
+            where = "" if place is None else f" at {place.filename}:{place.line}"
+            raise ExportError(
+                f"{what}: in {found.name}, the size of what {op.name}{where} gives depends on "
+                "values, and exported code must know all sizes beforehand; keep the size, as with "
+                "tl.where(mask, x, 0), or tl.export.save the function"
+            )

@@ -87,19 +87,18 @@ class Breakeven(Tabular, Sequence[TraceBreakeven]):
         for signature, traced, compiled, numpy, native, calls in self._rows():
             lines.append(f"  {signature}")
             when = "never" if calls == "never" else f"after {calls} calls"
-            lines.append(
-                f"    {when}: {traced} to trace, {compiled} to compile; a call {numpy} in NumPy, "
-                f"{native} compiled"
-            )
-        return "\n".join(line[: WIDTH + 20].rstrip() for line in lines)
+            lines.append(f"    {when}: {traced} to trace, {compiled} to compile;")
+            lines.append(f"    a call takes {numpy} in NumPy, {native} compiled")
+        return "\n".join(line[:WIDTH].rstrip() for line in lines)
 
     def __repr__(self) -> str:
         return f"<breakeven of {self.name}: {[one.calls for one in self._traces]}>"
 
 
 def measure_breakeven(concrete: ConcreteFunction, trace_seconds: float) -> TraceBreakeven:
-    """The figures of a trace, for the traced sizes where it leaves some open; its effects are not
-    carried out for good: Variables keep their values.
+    """The figures of a trace, for the traced sizes where it leaves some open, and of its stages
+    together where it runs in stages; its effects are not carried out for good: Variables keep their
+    values.
 
     Raises
     ------
@@ -107,6 +106,13 @@ def measure_breakeven(concrete: ConcreteFunction, trace_seconds: float) -> Trace
         If it prints or checks, for then running it is noticed.
     """
     concrete = with_fixed_sizes(concrete)
+    given = ", ".join(f"{spec.dtype.name}{list(spec.shape or ())}" for spec in concrete.inputs)
+    if concrete.staged is not None:
+        parts = [measure_breakeven(stage, 0.0) for stage in concrete.stages]
+        compiling = sum(part.compile_seconds for part in parts)
+        ways = [(part.numpy_seconds, part.compiled_seconds) for part in parts]
+        numpy, native = (sum(way) for way in zip(*ways, strict=True))
+        return TraceBreakeven(f"({given})", trace_seconds, compiling, numpy, native)
     graph = concrete.optimized_graph
     if not all(op.is_pure for op in graph.ops):
         raise ValueError(f"breakeven: {concrete.name} has effects; it cannot be run to be timed")
@@ -118,7 +124,6 @@ def measure_breakeven(concrete: ConcreteFunction, trace_seconds: float) -> Trace
     with np.errstate(all="ignore"):
         native = shortest(lambda: executable(arrays))
         numpy = shortest(lambda: run_graph(concrete.graph, arrays))
-    given = ", ".join(f"{spec.dtype.name}{list(spec.shape)}" for spec in concrete.inputs)
     return TraceBreakeven(f"({given})", trace_seconds, compile_seconds, numpy, native)
 
 

@@ -24,6 +24,7 @@ from tapeline.compiler.export.aot.source import (
 )
 from tapeline.compiler.export.aot.symbols import symbols_of
 from tapeline.compiler.export.aot.targets import Machine, find_machine
+from tapeline.compiler.export.signature import check_sizes
 from tapeline.runtime.errors import ArgumentError, ExportError
 
 _C_LIBRARY = frozenset({"memcpy", "memset", "memmove", "bcmp", "memcmp"})
@@ -81,6 +82,7 @@ def export_aot(
     gradient: bool, name: str | None, blas: bool,
 ) -> AotLibrary:  # fmt: skip
     """See `tapeline.export.aot`."""
+    check_sizes("aot", concrete)
     machines = [find_machine(target) for target in targets]
     if not machines:
         raise ArgumentError("aot: targets is empty; name a machine, such as 'host'")

@@ -27,6 +27,7 @@ from tapeline.compiler.export.onnx.model import (
     save_model,
 )
 from tapeline.compiler.export.onnx.translate import Translator, fixing_conditions, prepare
+from tapeline.compiler.export.signature import check_sizes
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.open_function import OpenFunction
 from tapeline.runtime.errors import DTypeError, ExportError
@@ -66,6 +67,7 @@ def export_onnx(
     concrete: ConcreteFunction, path: str | os.PathLike[str], gradient: bool = False
 ) -> OnnxModel:
     """See `tapeline.export.onnx`."""
+    check_sizes("onnx", concrete)
     builder = _Builder(concrete)
     model = builder.gradient() if gradient else builder.forward()
     save_model(model, os.fspath(path))

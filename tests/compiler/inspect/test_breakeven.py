@@ -64,3 +64,15 @@ def test_tables_have_a_rich_form() -> None:
         console = Console(width=160, record=True, file=io.StringIO())
         console.print(table)
         assert "─" in console.export_text()
+
+
+def test_stages_are_measured_together_and_lines_fit_a_terminal() -> None:
+    function = tl.function(lambda x: tl.sum(tl.tanh(x[x > 0.5])), name="chosen")
+    function(tl.linspace(0, 1, 5000))
+    (found,) = function.breakeven()
+    assert found.signature == "(float64[5000])"
+    assert found.numpy_seconds > 0
+    assert found.compiled_seconds > 0
+    lines = str(function.breakeven()).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-1].endswith("compiled")
