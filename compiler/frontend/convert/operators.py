@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tapeline.compiler.frontend.convert import looping, raising, staging, truth
+from tapeline.compiler.frontend.convert import comprehensions, looping, raising, staging, truth
 from tapeline.compiler.frontend.convert.calls import callee, install_operators
 from tapeline.compiler.frontend.convert.masked_writes import assigned, written
 from tapeline.compiler.frontend.convert.new_arrays import maker
@@ -211,12 +211,12 @@ class Operators:
         keeps: Callable[[Any], Any] | None = None,
     ) -> Any:
         """`[function(item) for item in iterable if keeps(item)]`"""
-        return looping.collect(iterable, function, keeps)
+        return comprehensions.collect(iterable, function, keeps)
 
     @staticmethod
     def filter_(condition: Any) -> Any:
         """The `if` of a comprehension."""
-        return looping.is_kept(condition)
+        return comprehensions.is_kept(condition)
 
     @staticmethod
     def not_(value: Any) -> Any:
