@@ -10,40 +10,37 @@ compared, and what does not fit is a `GraphError` that says where.
 
 from __future__ import annotations
 
-import base64
-import builtins
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from tapeline.compiler.ir.control_ops import PARSED
-from tapeline.compiler.ir.graph import Graph, NodeSpec
+from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.ir.interchange_values import (
+    Array,
+    Document,
+    array_from_document,
+    array_to_document,
+    attr_from_document,
+    attr_to_document,
+    is_opaque,
+    spec_from_document,
+    spec_to_document,
+)
 from tapeline.compiler.ir.interpret import interpreted_call
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
-from tapeline.compiler.ir.text import attr_text, sizes_of, spec_text, subgraphs_first_use
-from tapeline.runtime.dims import Dim, source_of
+from tapeline.compiler.ir.text import sizes_of, spec_text, subgraphs_first_use
 from tapeline.runtime.errors import GraphError, TapelineError
 from tapeline.runtime.op import Attrs, Op, Trait, get_op
-from tapeline.runtime.ops.effects import Message
 from tapeline.runtime.sizes import Sizes
-from tapeline.runtime.spec import Shape, TensorSpec, dtype_named, spec_of
-
-Array: TypeAlias = npt.NDArray[Any]
-Document: TypeAlias = dict[str, Any]
-"""What `json.dumps` takes and `json.loads` gives."""
+from tapeline.runtime.spec import TensorSpec
 
 FORMAT = "tapeline.graph"
 VERSION = 2
 """Documents of graphs without open sizes are written as version 1."""
 CALL = "call"
 """The name under which all calls of sub-graphs are written."""
-MAX_CONSTANT_BYTES = 1 << 32
-MAX_DEPTH = 64
 
 
 # ---- writing
@@ -80,13 +77,6 @@ def graph_to_document(graph: Graph, store: Callable[[Array], Any] | None = None)
     return {"format": FORMAT, "version": VERSION, "sizes": sizes.describe(), "graphs": graphs}
 
 
-def array_to_document(array: Array) -> Document:
-    """An array with its bytes in base64: little-endian, in C order."""
-    little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-    data = base64.b64encode(little.tobytes()).decode()
-    return {"dtype": array.dtype.name, "shape": list(array.shape), "base64": data}
-
-
 def _write_graph(graph: Graph, number: dict[int, int], store: Callable[[Array], Any]) -> Document:
     nodes = []
     for i, op in enumerate(graph.ops):
@@ -98,7 +88,7 @@ def _write_graph(graph: Graph, number: dict[int, int], store: Callable[[Array], 
         if op.subgraphs:
             node["graphs"] = [number[id(g)] for g in op.subgraphs]
             node["name"] = op.name
-        node["spec"] = _write_spec(graph.specs[i])
+        node["spec"] = spec_to_document(graph.specs[i])
         location = graph.locations[i]
         if location is not None:
             node["location"] = [location.filename, location.line, location.function]
@@ -110,66 +100,6 @@ def _write_graph(graph: Graph, number: dict[int, int], store: Callable[[Array], 
         "outputs": list(graph.outputs),
         "constants": [store(array) for array in graph.constants],
     }
-
-
-def _write_spec(spec: NodeSpec) -> Any:
-    if isinstance(spec, tuple):
-        return {"tuple": [_write_spec(one) for one in spec]}
-    return [spec.dtype.name, [_write_extent(extent) for extent in spec.shape]]
-
-
-def _write_extent(extent: Any) -> Any:
-    return source_of(extent) if type(extent) is Dim else extent
-
-
-def attr_to_document(value: Any) -> Any:
-    """JSON for an attribute: itself where JSON has such a value, else an object with one key."""
-    if type(value) is Dim:
-        return {"size": source_of(value)}
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, tuple):
-        return [attr_to_document(item) for item in value]
-    if isinstance(value, np.dtype):
-        return {"dtype": value.name}
-    if isinstance(value, np.generic):
-        return {"scalar": [value.dtype.name, attr_to_document(value.item())]}
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"float": repr(value)}
-    if isinstance(value, complex):
-        return {"complex": [attr_to_document(value.real), attr_to_document(value.imag)]}
-    if value is Ellipsis:
-        return {"ellipsis": True}
-    found = _exception_to_document(value)
-    return {"opaque": attr_text(value)} if found is None else found
-
-
-def _exception_to_document(value: Any) -> Document | None:
-    """JSON for what raises: an exception that Python has, with arguments that JSON has."""
-    if isinstance(value, Message):
-        kind, key, args = value.error, "message", value.args
-    elif isinstance(value, Exception):
-        kind, key, args = type(value), "error", value.args
-    elif isinstance(value, type) and issubclass(value, Exception):
-        kind, key, args = value, "error_type", ()
-    else:
-        return None
-    arguments = [attr_to_document(item) for item in args]
-    is_plain = all(not isinstance(item, dict) or "opaque" not in item for item in arguments)
-    if getattr(builtins, kind.__name__, None) is not kind or not is_plain:
-        return None
-    return {key: [kind.__name__, arguments]}
-
-
-def _exception_from_document(key: str, name: str, arguments: Sequence[Any]) -> Any:
-    kind = getattr(builtins, name, None)
-    if not isinstance(kind, type) or not issubclass(kind, Exception):
-        raise GraphError(f"{name!r} is no exception that Python has")
-    if key == "error_type":
-        return kind
-    return Message(tuple(arguments), kind) if key == "message" else kind(*arguments)
 
 
 # ---- reading
@@ -260,22 +190,6 @@ def check_header(document: Any, format_name: str, version: int) -> None:
         )
 
 
-def array_from_document(document: Any) -> Array:
-    """The array that `array_to_document` wrote."""
-    dtype = dtype_named(str(document.get("dtype"))) if isinstance(document, dict) else None
-    if dtype is None:
-        raise GraphError("a constant must be an object with a known dtype")
-    shape = _read_shape(document.get("shape"), _NO_SIZES)
-    try:
-        data = base64.b64decode(document.get("base64", ""), validate=True)
-    except (TypeError, ValueError) as error:
-        raise GraphError(f"a constant's bytes are not base64: {error}") from None
-    if None in shape or len(data) != math.prod(cast(Shape, shape)) * dtype.itemsize:
-        raise GraphError(f"a constant of {dtype.name}{list(shape)} comes with {len(data)} bytes")
-    little = np.frombuffer(data, dtype.newbyteorder("<"))
-    return little.astype(dtype).reshape(cast(Shape, shape))
-
-
 class _Reader:
     def __init__(
         self, fetch: Callable[[Any], Array], ops: Mapping[str, Op],
@@ -308,7 +222,7 @@ class _Reader:
     def _read_node(self, graph: Graph, position: int, node: Any, constants: list[Any]) -> None:
         if not isinstance(node, dict):
             raise GraphError("a node must be an object")
-        spec = _read_spec(node.get("spec"), self.sizes)
+        spec = spec_from_document(node.get("spec"), self.sizes)
         location = _read_location(node.get("location"))
         inputs = _a_list(node, "inputs")
         for i in inputs:
@@ -381,84 +295,11 @@ def _read_location(value: Any) -> Location | None:
     raise GraphError("a location is a file, a line and a function")
 
 
-_NO_SIZES = Sizes(())
-
-
-def _read_shape(value: Any, sizes: Sizes) -> tuple[int | None, ...]:
-    fits = isinstance(value, list) and len(value) <= MAX_DEPTH
-    read = [_read_extent(extent, sizes) for extent in value] if fits else [-1]
-    known = [extent and sizes.evaluate(extent, sizes.values) for extent in read]
-    if not all(e is None or (type(e) is int and e >= 0) for e in known):
-        raise GraphError(f"a shape must be a list of extents, got {value!r}")
-    if math.prod(e or 1 for e in known) > MAX_CONSTANT_BYTES:
-        raise GraphError(f"the shape {value} is larger than any array that is read")
-    return tuple(read)
-
-
-def _read_extent(extent: Any, sizes: Sizes) -> Any:
-    if not isinstance(extent, str):
-        return extent
-    try:
-        return sizes.parse(extent)
-    except ValueError as error:
-        raise GraphError(str(error)) from None
-
-
-def _read_spec(value: Any, sizes: Sizes) -> NodeSpec:
-    match value:
-        case {"tuple": list() as specs}:
-            return tuple([cast(TensorSpec, _read_spec(one, sizes)) for one in specs])
-        case [str() as name, list() as extents] if dtype := dtype_named(name):
-            return spec_of(cast(Shape, _read_shape(extents, sizes)), dtype)
-    raise GraphError(f"a spec must be a dtype and a shape, got {value!r}")
-
-
-def attr_from_document(value: Any, depth: int = 0, sizes: Sizes = _NO_SIZES) -> Any:
-    """The attribute that `attr_to_document` wrote; its open sizes are among `sizes`."""
-    if depth > MAX_DEPTH:
-        raise GraphError("an attribute is nested too deeply")
-    match value:
-        case list():
-            return tuple([attr_from_document(item, depth + 1, sizes) for item in value])
-        case {"size": str() as text}:
-            return _read_extent(text, sizes)
-        case {"dtype": str() as name} if dtype := dtype_named(name):
-            return dtype
-        case {"scalar": [str() as name, item]} if dtype := dtype_named(name):
-            return dtype.type(attr_from_document(item, depth + 1))
-        case {"float": ("inf" | "-inf" | "nan") as name}:
-            return float(name)
-        case {"complex": [real, imag]}:
-            return complex(attr_from_document(real, depth + 1), attr_from_document(imag, depth + 1))
-        case {"ellipsis": True}:
-            return Ellipsis
-        case {"message": [str() as name, list() as items]}:
-            arguments = [attr_from_document(item, depth + 1) for item in items]
-            return _exception_from_document("message", name, arguments)
-        case {"error": [str() as name, list() as items]}:
-            arguments = [attr_from_document(item, depth + 1) for item in items]
-            return _exception_from_document("error", name, arguments)
-        case {"error_type": [str() as name, []]}:
-            return _exception_from_document("error_type", name, ())
-        case {"opaque": text}:
-            raise GraphError(f"the attribute {text} is an object of the process that wrote it")
-        case dict():
-            raise GraphError(f"an attribute cannot be {value!r}")
-    return value
-
-
 def opaque_attributes(graph: Graph) -> Sequence[tuple[Graph, int]]:
     """The nodes, in this graph and its sub-graphs, with attributes that cannot be read back."""
     return [
         (g, i)
         for g in subgraphs_first_use(graph)
         for i in range(len(g))
-        if any(_is_opaque(value) for value in g.attrs[i])
+        if any(is_opaque(value) for value in g.attrs[i])
     ]
-
-
-def _is_opaque(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return any(map(_is_opaque, value))
-    written = attr_to_document(value)
-    return isinstance(written, dict) and "opaque" in written

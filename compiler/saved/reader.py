@@ -23,7 +23,8 @@ from tapeline.compiler.frontend.options import Options
 from tapeline.compiler.frontend.signature import Call, numbers_of
 from tapeline.compiler.function import Function
 from tapeline.compiler.ir.graph import Graph
-from tapeline.compiler.ir.interchange import Document, check_header, graph_from_document
+from tapeline.compiler.ir.interchange import check_header, graph_from_document
+from tapeline.compiler.ir.interchange_values import Document
 from tapeline.compiler.ir.text import sizes_of
 from tapeline.compiler.ir.verify import verify_graph
 from tapeline.compiler.open_function import OpenFunction

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.frontend.signature import ordered_keys
-from tapeline.compiler.ir.interchange import attr_from_document, attr_to_document
+from tapeline.compiler.ir.interchange_values import attr_from_document, attr_to_document
 from tapeline.runtime.errors import ArgumentTypeError, GraphError
 
 Encode = Callable[[Any], Any]

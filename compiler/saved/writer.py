@@ -13,7 +13,8 @@ import numpy as np
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.frontend.convert.reads import Identity
 from tapeline.compiler.function import Function
-from tapeline.compiler.ir.interchange import Document, graph_to_document, opaque_attributes
+from tapeline.compiler.ir.interchange import graph_to_document, opaque_attributes
+from tapeline.compiler.ir.interchange_values import Document
 from tapeline.compiler.open_function import OpenFunction
 from tapeline.compiler.saved.archive import Arrays, replace_archive, write_archive
 from tapeline.compiler.saved.structures import write_structure

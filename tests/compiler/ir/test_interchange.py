@@ -15,13 +15,13 @@ import tapeline as tl
 from tapeline.compiler.ir.graph import Graph, graphs_equal
 from tapeline.compiler.ir.interchange import (
     VERSION,
-    attr_from_document,
     graph_from_document,
     graph_from_json,
     graph_to_document,
     graph_to_json,
     opaque_attributes,
 )
+from tapeline.compiler.ir.interchange_values import attr_from_document
 from tapeline.compiler.ir.interpret import run_graph
 from tapeline.compiler.ir.text import print_graph
 from tapeline.compiler.ir.verify import verify_graph
