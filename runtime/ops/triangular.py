@@ -12,6 +12,7 @@ from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
 from tapeline.runtime.op import OUT, Attrs, Expansion, Sample, ShapeOf, Trait, define_op
 from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.batch_rules import batch_solve
+from tapeline.runtime.ops.bilinear import counted, is_guarding, regular
 from tapeline.runtime.ops.creation import zeros
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.joining import CONCAT, concat
@@ -75,15 +76,22 @@ def _infer(a: TensorSpec, b: TensorSpec, upper: bool) -> TensorSpec:
     return spec_of((*batch, *shape[-2:]), a.dtype)
 
 
+def _solved_back(ct: Any, upper: bool, a: Any) -> Any:
+    """What the adjoint matrices make of the cotangent."""
+    if is_guarding():
+        a = regular(_triangle(a, upper), ct)
+    return call(SOLVE_TRIANGULAR, adjoint(a), ct, attrs=(not upper,))
+
+
 def _vjp_a(ct: Any, attrs: Attrs, a: Any, shape: Shape, out: Any) -> Any:
-    (upper,) = attrs
-    back = call(SOLVE_TRIANGULAR, adjoint(a), ct, attrs=(not upper,))
-    return unbroadcast(-_triangle(product(back, adjoint(out)), bool(upper)), a.shape)
+    upper = bool(attrs[0])
+    back = _solved_back(ct, upper, a)
+    products = product(back, adjoint(counted(out, ct, -2)))
+    return unbroadcast(-_triangle(products, upper), a.shape)
 
 
 def _vjp_b(ct: Any, attrs: Attrs, a: Any, shape: Shape, out: Any) -> Any:
-    back = call(SOLVE_TRIANGULAR, adjoint(a), ct, attrs=(not attrs[0],))
-    return unbroadcast(back, shape)
+    return unbroadcast(_solved_back(ct, bool(attrs[0]), a), shape)
 
 
 def _regular(*shape: int) -> Any:

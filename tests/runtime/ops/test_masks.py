@@ -26,6 +26,8 @@ INFINITE_TWICE = {"svdvals", "eigvalsh", "erf"}
 
 TRIANGULAR = {"cholesky", "qr"}
 """Ops with results that are 0 in one half, of whatever matrix."""
+BY_ROWS = {"solve_triangular"}
+"""Ops that find rows of a result from others: their rules do without whole matrices, not rows."""
 
 
 def listed(results: Any) -> list[Any]:
@@ -53,6 +55,8 @@ class Masked:
         ]
         if op.name in TRIANGULAR:
             self.keep = [mask & (a != 0) for a, mask in zip(self.plain, self.keep, strict=True)]
+        if op.name in BY_ROWS:
+            self.keep = [mask & mask.all((-2, -1), keepdims=True) for mask in self.keep]
         self.leaves_some = any(bool(mask.any()) for mask in self.keep)
 
     def with_first(self, value: Any) -> Array:
