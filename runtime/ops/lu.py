@@ -16,6 +16,7 @@ from tapeline.runtime.op import OUT, Attrs, Sample, Trait, define_op
 from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_leading
+from tapeline.runtime.ops.bilinear import regular_parts
 from tapeline.runtime.ops.gather import TAKE_ALONG_AXIS
 from tapeline.runtime.ops.losses import one_hot
 from tapeline.runtime.ops.matmul import matmul
@@ -97,6 +98,7 @@ def _joint_vjp(
             f"lu: gradients are known for square matrices; these are {lower.shape[-2]} by "
             f"{upper.shape[-1]}"
         )
+    lower, upper = regular_parts((lower, upper), cts[1:], (2, 2))
     middle = lower_triangle(product(adjoint(lower), cts[1]), -1)
     middle = middle + upper_triangle(product(cts[2], adjoint(upper)))
     rows = call(SOLVE_TRIANGULAR, adjoint(lower), middle, attrs=(True,))

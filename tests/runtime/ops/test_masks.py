@@ -21,12 +21,12 @@ SUMS = {
 }  # fmt: skip
 """Ops of which each result is a sum: the terms that count are told one by one only where a gradient
 is seen to be NaN, and by rows elsewhere."""
-INFINITE_TWICE = {"svdvals", "eigvalsh", "erf"}
+INFINITE_TWICE = {"svdvals", "eigvalsh", "erf", "erfc", "ndtr"}
 """Ops with rules whose own slopes are infinite or NaN at infinity, with no mask in between."""
 
 TRIANGULAR = {"cholesky", "qr"}
 """Ops with results that are 0 in one half, of whatever matrix."""
-BY_ROWS = {"solve_triangular"}
+BY_ROWS = {"solve_triangular", "lu"}
 """Ops that find rows of a result from others: their rules do without whole matrices, not rows."""
 
 
@@ -56,7 +56,10 @@ class Masked:
         if op.name in TRIANGULAR:
             self.keep = [mask & (a != 0) for a, mask in zip(self.plain, self.keep, strict=True)]
         if op.name in BY_ROWS:
-            self.keep = [mask & mask.all((-2, -1), keepdims=True) for mask in self.keep]
+            self.keep = [
+                mask & mask.all((-2, -1), keepdims=True) if mask.ndim > 1 else mask
+                for mask in self.keep
+            ]
         self.leaves_some = any(bool(mask.any()) for mask in self.keep)
 
     def with_first(self, value: Any) -> Array:
