@@ -19,7 +19,9 @@ from tapeline.compiler.frontend.convert.lines import line_before, line_in, shown
 from tapeline.compiler.frontend.convert.state import (
     RESULT,
     UNDEF,
+    is_flagged,
     outer_graph,
+    shown_name,
     tracing_graph,
 )
 from tapeline.compiler.frontend.convert.unify import (
@@ -79,7 +81,7 @@ def join_variable(
             return choice.take(value, 1 - side) if value.original is not UNDEF else _undefined
     sides = [side for side, value in enumerate((then, other)) if value.original is not UNDEF]
     if len(sides) == 1:
-        if name == RESULT:
+        if is_flagged(name):
             return choice.take((then, other)[sides[0]], sides[0])
         when = "does not hold" if sides[0] else "holds"
         _poison(name, f"{what} gives it a value only if the condition {when}")
@@ -89,10 +91,11 @@ def join_variable(
     try:
         return choice.join(then, other)
     except MismatchError as error:
-        if name != RESULT and name not in around.state.live:
+        if not is_flagged(name) and name not in around.state.live:
             _poison(name, f"on the two paths of {what} it is {error}")
             return _undefined
-        shown = "the result of the function" if name == RESULT else f"the variable {name!r}"
+        shown = f"the variable {shown_name(name)!r}"
+        shown = "the result of the function" if name == RESULT else shown
         raise PathError(
             f"{what} depends on a tensor, and {shown} is on its two paths "
             f"{_with_lines(error, name, around)}; both must be tensors of one shape and dtype, or "

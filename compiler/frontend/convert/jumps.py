@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tapeline.compiler.frontend.convert.syntax import LOOPS, contains, statements
 
 RETURNED = "@ret"
+KEPT = "@kept"
+"""How variables begin that mean something only where a flag is set."""
 RESULT = "@rv"
 _JUMPS = (ast.Return, ast.Break, ast.Continue, ast.Raise)
 
@@ -27,6 +29,8 @@ class _Loop:
 
     broken: str | None = None
     continued: str | None = None
+    given: tuple[str, ...] = ()
+    """The variables that have a value whether the loop is broken or its `else` runs."""
 
 
 @dataclass
@@ -79,7 +83,9 @@ class Jumps:
             return made
         name = loop.broken if isinstance(statement, ast.Break) else loop.continued
         assert name is not None
-        return statements(f"at_{name[1:]} = True", statement)
+        flag = statements(f"at_{name[1:]} = True", statement)
+        given = loop.given if isinstance(statement, ast.Break) else ()
+        return [_assign(_kept(name, variable), variable, statement) for variable in given] + flag
 
     def _flags_of(self, statement: ast.stmt, loop: _Loop) -> list[str]:
         """The flags (as templates spell them) that a statement may set."""
@@ -122,6 +128,12 @@ class Jumps:
             before = statements(f"at_brk{self._count} = False", statement)
         if contains(statement.body, ast.Return):
             stops.append(RETURNED)
+        elif inner.broken:
+            inner.given = tuple(
+                name
+                for name in _assigned(statement.orelse)
+                if _is_given_at_breaks(statement.body, name)
+            )
         start: list[ast.stmt] = []
         if contains(statement.body, ast.Continue, inner_jumps=False):
             inner.continued = f"@cnt{self._count}"
@@ -137,6 +149,10 @@ class Jumps:
             flags = " or ".join(f"at_{name[1:]}" for name in stops)
             test = statements(f"if not ({flags}): pass", statement)[0]
             test.body = after
+            test.orelse = [
+                _assign(name, _kept(cast(str, inner.broken), name), statement)
+                for name in inner.given
+            ]
             after = [test]
         return [*before, statement, *after]
 
@@ -187,6 +203,36 @@ class Jumps:
             statement,
         )
         return [*caught, *self.block(final, loop), *after]
+
+
+def _kept(flag: str, name: str) -> str:
+    """What holds the value of a variable from a `break` until after the `else` of its loop."""
+    return f"{KEPT}{flag[4:]}_{name}"
+
+
+def _assign(name: str, value: str, like: ast.AST) -> ast.stmt:
+    made: Any = statements("at_x = at_y", like)[0]
+    made.targets[0].id, made.value.id = name, value
+    return cast(ast.stmt, made)
+
+
+def _assigned(body: list[ast.stmt]) -> tuple[str, ...]:
+    """The variables that statements give a value, whatever happens."""
+    targets = [t for item in body if isinstance(item, ast.Assign) for t in item.targets]
+    return tuple(dict.fromkeys(t.id for t in targets if isinstance(t, ast.Name)))
+
+
+def _is_given_at_breaks(body: list[ast.stmt], name: str) -> bool:
+    """Whether a variable is assigned right before each `break` that ends the loop."""
+    for position, item in enumerate(body):
+        if isinstance(item, ast.Break) and name not in _assigned(body[:position]):
+            return False
+        if isinstance(item, ast.If):
+            if not all(_is_given_at_breaks(part, name) for part in (item.body, item.orelse)):
+                return False
+        elif contains([item], ast.Break, inner_jumps=False) and not isinstance(item, ast.Break):
+            return False
+    return True
 
 
 def _before(flag: str, k: int) -> str:

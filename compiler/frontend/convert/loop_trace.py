@@ -41,8 +41,10 @@ from tapeline.compiler.frontend.convert.state import (
     RESULT,
     UNDEF,
     State,
+    is_flagged,
     is_symbolic,
     outer_graph,
+    shown_name,
 )
 from tapeline.compiler.frontend.convert.truth import as_condition
 from tapeline.compiler.frontend.convert.unify import (
@@ -293,7 +295,7 @@ class Loop:
         if value.original is before or value.original is UNDEF:
             return True
         if before is UNDEF:
-            is_needed = name == RESULT or name in self.state.live
+            is_needed = is_flagged(name) or name in self.state.live
             if is_needed and isinstance(value.original, Sequence):
                 raise DynamicShapeError(
                     f"{self.what} gives {name!r} a range whose length depends on a tensor"
@@ -315,7 +317,7 @@ class Loop:
         zeros = [0 if type(x) is Joined else x for x in wanted]
         item = Carried(place, name, value.original, wanted, zeros, is_late=True)
         self.carried.append(item)
-        if name != RESULT and not self.runs_once:
+        if not is_flagged(name) and not self.runs_once:
             self.needs_round.append(name)
 
     def _meet(self, item: Carried, value: Value) -> bool:
@@ -385,7 +387,7 @@ class Loop:
         return joined
 
     def _drift(self, place: str | Slot, before: str, after: str, hint: str = "") -> TracingError:
-        shown = f"the variable {place!r}" if isinstance(place, str) else place.path
+        shown = f"the variable {shown_name(place)!r}" if isinstance(place, str) else place.path
         shown = "the result of the function" if place == RESULT else shown
         error = DriftError(
             f"{self.what} depends on a tensor, and {shown} is {before} before a round"

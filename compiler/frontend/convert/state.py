@@ -10,6 +10,7 @@ from types import CellType, FunctionType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from tapeline.compiler.frontend.capture import CapturingGraph, graph_around
+from tapeline.compiler.frontend.convert.jumps import KEPT
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime.batching.level import Level
 from tapeline.runtime.dims import Dim
@@ -22,6 +23,16 @@ Set: TypeAlias = Callable[[tuple[Any, ...]], None]
 
 RESULT = "@rv"
 """The variable for what a function returns; a flag says whether it means anything."""
+
+
+def is_flagged(name: str) -> bool:
+    """Whether a flag says that a variable means anything, so that it needs no value elsewhere."""
+    return name == RESULT or name.startswith(KEPT)
+
+
+def shown_name(name: str) -> str:
+    """A variable as its user knows it."""
+    return name.split("_", 1)[1] if name.startswith(KEPT) else name
 
 
 class _Undefined:
