@@ -93,3 +93,10 @@ def test_the_site_builds_and_its_links_lead_somewhere(tmp_path: Path) -> None:
     page = (tmp_path / "reference" / "index.html").read_text()
     for name in ("tl.function", "tl.export.onnx", "tl.debugging.profile", "tl.nn.conv2d"):
         assert f'id="{name.replace(".", "-").lower()}"' in page or f'id="{name}"' in page
+    script = (tmp_path / "js" / "darkmode.js").read_text()
+    wanted = re.findall(r"getElementById\('([\w-]+)'\)", script)
+    for built in tmp_path.rglob("index.html"):
+        text = built.read_text()
+        assert all(f'id="{name}"' in text for name in wanted), "the colours cannot change"
+        headings = re.findall(r'<h\d id="([^"]+)"', text)
+        assert all(not name[0].isdigit() for name in headings), "the theme's script stops at these"
