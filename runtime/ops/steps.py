@@ -15,7 +15,7 @@ from tapeline.runtime.ops.pointwise import define_pointwise
 from tapeline.runtime.series import POLYNOMIALS
 from tapeline.runtime.spec import DType
 
-_FLOAT64 = np.dtype(np.float64)
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _CHUNK = 8192
 """Elements that are taken through all steps before the next, so that they stay in cache."""
 
@@ -249,7 +249,10 @@ def define_special(name: str, formula: Callable[..., Real], **rules: Any) -> Op:
         if dtype == _FLOAT64:
             return formula(*[Real(b, x) for x in inputs], *attrs).value
         wide = [Real(b, b.cast(x, _FLOAT64)) for x in inputs]
-        return b.cast(formula(*wide, *attrs).value, dtype)
+        result = formula(*wide, *attrs).value
+        if dtype.itemsize == 2:  # which compiled functions compute in float32
+            result = b.cast(result, _FLOAT32)
+        return b.cast(result, dtype)
 
     def kernel(*operands: Any) -> Any:
         inputs, attrs = operands[:count], operands[count:]
