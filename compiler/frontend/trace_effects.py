@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any, Final
 
 from tapeline.compiler.frontend.convert.outside_calls import shared_generators
-from tapeline.compiler.frontend.convert.reads import Reads, Sized
+from tapeline.compiler.frontend.convert.reads import Identity, Reads, Sized
 from tapeline.compiler.frontend.guards import Guard
 from tapeline.compiler.frontend.location import frames_of_library
 from tapeline.runtime.errors import TracingWarning
@@ -53,16 +53,21 @@ def _about_effects(
 
 
 def _changed(guards: Iterable[Guard]) -> list[Guard]:
-    """Places that the trace changed, but for flags, what is set up at first use, and methods, which
-    are new at each read."""
+    """Places that the trace changed, but for flags, what is set up at first use, and methods and
+    properties, which are new at each read."""
     return [
         guard
         for guard in guards
         if guard.snapshot is not None
         and type(guard.snapshot) is not bool
         and not guard.holds()
-        and not callable(guard.read())
+        and not _is_new_at_each_read(guard)
     ]
+
+
+def _is_new_at_each_read(guard: Guard) -> bool:
+    """Whether the place holds nothing, but makes what it gives."""
+    return type(guard.snapshot) is Identity and guard.read() is not guard.read()
 
 
 def _lasting(reads: Reads, guards: Iterable[Guard], arguments: Iterable[Any]) -> list[str]:

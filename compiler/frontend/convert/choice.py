@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tapeline.compiler.frontend.convert.arrays import as_leaves
 from tapeline.compiler.frontend.convert.blocktrace import (
     BlockTrace,
     Value,
@@ -39,6 +40,7 @@ class Choice:
 
     def join(self, a: Value, b: Value) -> Callable[[], Any]:
         """Joins two values; what is returned gives the result once the op is applied."""
+        a, b = as_leaves((a, b), self.traces)
         leaves = join_values(a, b)
         made = []
         for leaf, x, y in zip(leaves, a.leaves, b.leaves, strict=True):

@@ -15,7 +15,12 @@ import numpy as np
 
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.convert import int_growth
-from tapeline.compiler.frontend.convert.arrays import blank_like, refuse_growth
+from tapeline.compiler.frontend.convert.arrays import (
+    as_carried,
+    blank_like,
+    refuse_growth,
+    with_tensors,
+)
 from tapeline.compiler.frontend.convert.blocktrace import (
     Leaf,
     RaisedError,
@@ -309,6 +314,10 @@ class Loop:
         if array is not None:
             self._carry(position, name, array)
             return False
+        tensors = with_tensors(before)
+        if tensors is not None:
+            self._carry(position, name, tensors)
+            return False
         refuse_growth(self.what, name, before, value.original)
         raise self._drift(name, describe_python(before), describe_value(value))
 
@@ -322,6 +331,7 @@ class Loop:
 
     def _meet(self, item: Carried, value: Value) -> bool:
         """Whether a value comes back in the form in which it went in; widens weak numbers."""
+        value = as_carried(value, item.wanted, self.body_trace.graph)
         self.after[identity_of(item.place)] = value
         if self._is_written(item):
             if value.original is item.entered:
@@ -409,7 +419,8 @@ class Loop:
                 if before is UNDEF:
                     self._carry_late(slot, slot.path, value)
                 else:
-                    self._carry(slot, slot.path, before)
+                    tensors = with_tensors(before) if value.has_tensors else None
+                    self._carry(slot, slot.path, before if tensors is None else tensors)
                 is_settled = False
             else:
                 is_settled &= self._meet(item, value)

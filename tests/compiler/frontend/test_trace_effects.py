@@ -138,6 +138,24 @@ def test_the_same_numbers_each_time_are_no_matter() -> None:
         np.random.set_state(state)
 
 
+def test_what_is_new_at_each_read_is_no_change() -> None:
+    class Scaled:
+        matrix = np.ones((2, 2))
+
+        @property
+        def half(self) -> Any:
+            return self.matrix / 2
+
+        def doubled(self) -> Any:
+            return self.matrix * 2
+
+        @tl.function
+        def __call__(self, x: Any) -> Any:
+            return self.matrix.T @ x + self.half @ x + self.doubled() @ x
+
+    np.testing.assert_array_equal(Scaled()(np.ones(2)), [7.0, 7.0])
+
+
 def test_containers_that_are_not_watched_in_full() -> None:
     @tl.function
     def f(x: Any) -> Any:
