@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from tapeline.compiler.ir.structure_ops import SIZE
+from tapeline.compiler.frontend.evaluation import evaluate
+from tapeline.compiler.ir.structure_ops import CONSTANT, SIZE
 from tapeline.runtime.errors import LeakedTensorError
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
@@ -33,6 +34,35 @@ class _Shown(threading.local):
 
 
 SHOWN: Final = _Shown()
+
+
+class _Constants:
+    """Constants, and open sizes where these may be asked for, as what an evaluation begins with."""
+
+    def __init__(self, graph: CapturingGraph, asks_sizes: bool) -> None:
+        self._graph = graph
+        self._asks_sizes = asks_sizes
+        self._count = 0
+
+    def is_leaf(self, node: int) -> bool:
+        op = self._graph.ops[node]
+        return op is CONSTANT or (op is SIZE and self._asks_sizes)
+
+    def admits(self, node: int) -> bool:
+        self._count += 1
+        graph = self._graph
+        if self._count > _MOST_NODES or not graph.ops[node].is_pure:
+            return False
+        is_whole = not isinstance(graph.specs[node], tuple)
+        return is_whole and (self.is_leaf(node) or bool(graph.inputs[node]))
+
+    def value(self, node: int) -> Any:
+        if self._graph.ops[node] is SIZE:
+            return int(self._graph.attrs[node][0])  # type: ignore[call-overload]  # a size
+        return self._graph.constant_value(node)
+
+    def attrs(self, attrs: Any) -> Any:
+        return attrs
 
 
 class Symbol:
@@ -77,30 +107,8 @@ class Symbol:
         return self._evaluated(asks_sizes=False)
 
     def _evaluated(self, asks_sizes: bool) -> npt.NDArray[Any] | None:
-        graph = self.graph
-        needed, stack = set(), [self.id]
-        while stack:
-            node = stack.pop()
-            if node in needed:
-                continue
-            needed.add(node)
-            is_size = asks_sizes and graph.ops[node] is SIZE
-            is_constant = is_size or graph.settled_value(node) is not None
-            if len(needed) > _MOST_NODES or not (is_constant or graph.inputs[node]):
-                return None
-            if not graph.ops[node].is_pure or isinstance(graph.specs[node], tuple):
-                return None
-            stack += graph.inputs[node]
-        values: dict[int, Any] = {}
-        for node in sorted(needed):
-            constant = graph.settled_value(node)
-            values[node] = constant
-            if graph.ops[node] is SIZE:
-                values[node] = np.asarray(int(graph.attrs[node][0]))  # type: ignore[call-overload]
-            elif constant is None:
-                given = [values[k] for k in graph.inputs[node]]
-                values[node] = graph.ops[node].kernel(*given, *graph.attrs[node])
-        return np.asarray(values[self.id])
+        found = evaluate(self.graph, [self.id], _Constants(self.graph, asks_sizes))
+        return None if found is None else np.asarray(found[0])
 
     def __repr__(self) -> str:
         return f"<symbol %{self.id} of {self.graph.name}>"

@@ -8,12 +8,14 @@ without effects lead there. Where they do not, and for specs, an example stands 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tapeline.compiler.frontend.capture import CapturingGraph
+from tapeline.compiler.frontend.evaluation import evaluate
 from tapeline.compiler.frontend.location import user_location
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
@@ -79,53 +81,38 @@ def _present_size(graph: CapturingGraph, op: Op, nodes: Sequence[int], attrs: At
 
 def _present_values(graph: CapturingGraph, nodes: Sequence[int]) -> list[Any] | None:
     """The values of nodes in the call that is traced; None where one of them cannot be told."""
-    needed = _ancestors(graph, nodes)
-    if needed is None:
-        return None
-    values: dict[int, Any] = {}
-    for node in needed:
-        values[node] = _present(graph, node, values)
-        if values[node] is None:
-            return None
-    return [values[node] for node in nodes]
+    return evaluate(graph, nodes, _Given(graph))
 
 
-def _ancestors(graph: CapturingGraph, nodes: Sequence[int]) -> list[int] | None:
-    """The nodes that make these, ascending; None where that has effects, loops or is too dear."""
-    needed, stack, work = set(), list(nodes), 0
-    while stack:
-        node = stack.pop()
-        if node in needed:
-            continue
-        needed.add(node)
-        op, specs = graph.ops[node], graph.specs[node]
+class _Given:
+    """Constants and the inputs of the call that is traced as what an evaluation begins with, which
+    runs no effects and no loops and is not too dear."""
+
+    def __init__(self, graph: CapturingGraph) -> None:
+        self._graph = graph
+        self._work = 0
+
+    def is_leaf(self, node: int) -> bool:
+        return self._graph.ops[node] is CONSTANT or self._graph.ops[node] is PLACEHOLDER
+
+    def admits(self, node: int) -> bool:
+        op, specs = self._graph.ops[node], self._graph.specs[node]
         if (
             op.has(Trait.EFFECT)
             or op.has(Trait.RANDOM)
             or (op.subgraphs and not op.has(Trait.CALL))
         ):
-            return None
+            return False
         for spec in specs if isinstance(specs, tuple) else (specs,):
-            size = 1
-            for extent in spec.static_shape:
-                size *= present_value(extent)
-            work += size
-        if work > _MOST_WORK:
-            return None
-        stack += graph.inputs[node]
-    return sorted(needed)
+            self._work += math.prod(map(present_value, spec.static_shape))
+        return self._work <= _MOST_WORK
 
+    def value(self, node: int) -> Any:
+        constant = self._graph.constant_value(node)
+        return _input_value(self._graph, node) if constant is None else constant
 
-def _present(graph: CapturingGraph, node: int, values: dict[int, Any]) -> Any:
-    """The value of a node in the call that is traced; None where nobody knows it."""
-    op = graph.ops[node]
-    if op is CONSTANT:
-        return graph.constant_value(node)
-    if op is PLACEHOLDER:
-        return _input_value(graph, node)
-    inputs = [values[k] for k in graph.inputs[node]]
-    found = op.kernel(*inputs, *_present_attrs(graph.attrs[node]))
-    return found if isinstance(found, tuple) else np.asarray(found)
+    def attrs(self, attrs: Any) -> Any:
+        return _present_attrs(attrs)
 
 
 def _input_value(graph: CapturingGraph, node: int) -> Any:
