@@ -113,6 +113,16 @@ class ClusterBuilder:
         self.stored: set[int] = set()
         self.last_alone = -1
         """The last node so far that is not fused."""
+        self._bases: list[int] = []
+        for node in range(len(graph.ops)):
+            is_own = not is_view(graph, node)
+            self._bases.append(node if is_own else self._bases[graph.inputs[node][0]])
+        self._fusible = [
+            is_fusible(graph, node) and not (alone is not None and alone(node))
+            for node in range(len(graph.ops))
+        ]
+        self._takers: dict[int, set[int]] = {}
+        """By number, the clusters that need a cluster."""
 
     def run(self) -> list[Cluster]:
         """All clusters, in an order in which they can run."""
@@ -124,20 +134,15 @@ class ClusterBuilder:
             if graph.ops[node] is PICK:
                 self.home[node] = self.home[graph.inputs[node][0]]
                 continue
-            if not (self._is_fusible(node) and self._place(node)):
+            if not (self._fusible[node] and self._place(node)):
                 self._open(node)
         return self._ordered()
-
-    def _is_fusible(self, node: int) -> bool:
-        return is_fusible(self.graph, node) and not (self.alone is not None and self.alone(node))
 
     # ---- homes
 
     def base(self, value: int) -> int:
         """The node whose buffer a value lies in: itself, or what it is a view of."""
-        while is_view(self.graph, value):
-            value = self.graph.inputs[value][0]
-        return value
+        return self._bases[value]
 
     def _producers(self, node: int) -> set[int]:
         homes = (self.home.get(self.base(value)) for value in self.graph.inputs[node])
@@ -149,7 +154,8 @@ class ClusterBuilder:
             if earlier in self.home:
                 cluster.needs.add(self.home[earlier])
         self.clusters[cluster.number] = cluster
-        if self._is_fusible(node):
+        self._note_needs(cluster, cluster.needs)
+        if self._fusible[node]:
             lowering = self.graph.ops[node].lowering
             shaped_like = self.graph.inputs[node][0] if isinstance(lowering, Reduction) else node
             cluster.space = _static(self.graph.specs[shaped_like]).static_shape
@@ -174,6 +180,7 @@ class ClusterBuilder:
                 continue
             if self._try_join(candidate, node):
                 candidate.needs |= others
+                self._note_needs(candidate, others)
                 self._absorb(candidate, node, others)
                 return True
         return False
@@ -197,7 +204,7 @@ class ClusterBuilder:
         fused take."""
         found = {self.base(node) for node in self.graph.outputs}
         for node in range(len(self.graph.ops)):
-            if not is_view(self.graph, node) and not self._is_fusible(node):
+            if not is_view(self.graph, node) and not self._fusible[node]:
                 found.update(self.base(value) for value in self.graph.inputs[node])
         return found
 
@@ -287,10 +294,18 @@ class ClusterBuilder:
         for value in other.nodes:
             self.home[value] = into.number
         del self.clusters[other.number]
-        for cluster in self.clusters.values():
-            if other.number in cluster.needs:
+        self._note_needs(into, into.needs)
+        for number in self._takers.pop(other.number, ()):
+            cluster = self.clusters.get(number)
+            if cluster is not None and other.number in cluster.needs:
                 cluster.needs.discard(other.number)
                 cluster.needs.add(into.number)
+                self._note_needs(cluster, (into.number,))
+
+    def _note_needs(self, cluster: Cluster, numbers: Iterable[int]) -> None:
+        """Remembers by whom these clusters are needed."""
+        for number in numbers:
+            self._takers.setdefault(number, set()).add(cluster.number)
 
     def _reaches(self, start: Iterable[int], goal: int) -> bool:
         """Whether any cluster of `start` needs `goal`, directly or not. Gives up, saying yes, after

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.compiler.frontend.evaluation import evaluate
-from tapeline.compiler.ir.structure_ops import CONSTANT, SIZE
+from tapeline.compiler.ir.structure_ops import SIZE
 from tapeline.runtime.errors import LeakedTensorError
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
@@ -45,8 +45,9 @@ class _Constants:
         self._count = 0
 
     def is_leaf(self, node: int) -> bool:
-        op = self._graph.ops[node]
-        return op is CONSTANT or (op is SIZE and self._asks_sizes)
+        if self._graph.ops[node] is SIZE:
+            return self._asks_sizes
+        return self._graph.settled_value(node) is not None
 
     def admits(self, node: int) -> bool:
         self._count += 1
@@ -59,7 +60,7 @@ class _Constants:
     def value(self, node: int) -> Any:
         if self._graph.ops[node] is SIZE:
             return int(self._graph.attrs[node][0])  # type: ignore[call-overload]  # a size
-        return self._graph.constant_value(node)
+        return self._graph.settled_value(node)
 
     def attrs(self, attrs: Any) -> Any:
         return attrs

@@ -379,6 +379,25 @@ class Graph:
         attrs, key = source.attrs[node_id], source._attrs_keys[node_id]
         return self._add(op, tuple(inputs), attrs, key, source.specs[node_id], location)
 
+    def copy_next(self, source: Graph, node_id: int) -> bool:
+        """Copies a node with its very inputs, if this graph is the source up to there; otherwise
+        does nothing. Placeholders and constants are not copied in this way."""
+        op, inputs = source.ops[node_id], source.inputs[node_id]
+        if len(self.ops) != node_id or not inputs:
+            return False
+        key = source._attrs_keys[node_id]
+        if op.is_pure:
+            number = (op, inputs, key)
+            if self._value_numbers.setdefault(number, node_id) != node_id:
+                return False
+        self.ops.append(op)
+        self.inputs.append(inputs)
+        self.attrs.append(source.attrs[node_id])
+        self._attrs_keys.append(key)
+        self.specs.append(source.specs[node_id])
+        self.locations.append(source.locations[node_id])
+        return True
+
     def picks(self, node_id: int, location: Location | None = None) -> tuple[int, ...]:
         """The values of a node, one id each: itself, or a pick of each where it yields several."""
         spec = self.specs[node_id]

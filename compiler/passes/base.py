@@ -60,13 +60,14 @@ class Rebuild:
         Whether a node was replaced, merged or left out.
     """
 
-    __slots__ = ("changed", "source", "target", "values")
+    __slots__ = ("_is_fresh", "changed", "source", "target", "values")
 
     def __init__(self, source: Graph, target: Graph | None = None) -> None:
         self.source = source
         self.target = Graph(source.name) if target is None else target
         self.values: list[Any] = []
         self.changed = False
+        self._is_fresh = target is None
 
     def inputs(self, node_id: int) -> tuple[int, ...]:
         """The ids in `target` of what a node of `source` takes."""
@@ -75,6 +76,10 @@ class Rebuild:
 
     def keep(self, node_id: int) -> None:
         """Copies the next node over."""
+        is_same = self._is_fresh and not self.changed
+        if is_same and self.target.copy_next(self.source, node_id):
+            self.values.append(node_id)  # as long as nothing changes, nodes keep their ids
+            return
         source, before = self.source, len(self.target)
         if source.ops[node_id] is PICK:
             whole = self.values[source.inputs[node_id][0]]
