@@ -107,6 +107,37 @@ def _eliminated(x: Tensor, n: int, is_whole: bool = True) -> tuple[Tensor, Tenso
     return matrix, pivots
 
 
+def lu(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Elimination below the diagonal; its factors take the place of what they made 0. A pivot of 0
+    leaves the rows as they are."""
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    rows, columns = new_tensor(np.arange(m)), new_tensor(np.arange(n))
+    order = broadcast_to(rows, x.shape[:-1])
+
+    def turn(k: Tensor, matrix: Tensor, order: Tensor) -> tuple[Tensor, ...]:
+        best = argmax(
+            where(rows >= k, size(take(matrix, k, axis=-1)), -1.0), axis=-1, keepdims=True
+        )
+        exchanged = where(rows == k, best, where(rows == best, k, rows))
+        order = take_along_axis(order, exchanged, axis=-1)
+        places = broadcast_to(expand_dims(exchanged, -1), x.shape)
+        matrix = take_along_axis(matrix, places, axis=-2)
+        column, row = take(matrix, k, axis=-1), take(matrix, k, axis=-2)
+        pivot = expand_dims(take(row, k, axis=-1), -1)
+        factors = where(rows > k, column / where(pivot == 0, 1.0, pivot), 0.0)
+        factors = expand_dims(where(pivot == 0, 0.0, factors), -1)
+        rest = matrix - factors * expand_dims(where(columns >= k, row, 0.0), -2)
+        is_below = expand_dims(rows > k, -1) & (columns == k)
+        return k + 1, where(is_below, factors, rest), order
+
+    matrix, order = _repeat(k, turn, x, order)
+    unit = new_tensor(np.eye(m, k, dtype=x.dtype))
+    is_lower = new_tensor(np.tri(m, k, -1, dtype=bool))
+    lower = where(is_lower, slice_along(matrix, -1, 0, k), 0.0) + unit
+    return order, lower, upper_triangle(slice_along(matrix, -2, 0, k))
+
+
 # ---- triangles
 
 
@@ -368,6 +399,7 @@ DECOMPOSITIONS: dict[str, Callable[..., Any]] = {
     "slogdet": slogdet,
     "cholesky": cholesky,
     "qr": qr,
+    "lu": lu,
     "eigh": eigh,
     "eigvalsh": eigvalsh,
     "svd": svd,

@@ -166,3 +166,17 @@ def test_powers_of_two_go_out_and_in_to_the_last_bit(dtype: str, rng: np.random.
             got = put(tl.asarray(x), tl.asarray(np.full(x.shape, power))).numpy()
         np.testing.assert_array_equal(got, want)
         np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (2, 5, 3), (3, 6), (1, 1)])
+def test_triangles_of_rows_in_another_order(
+    shape: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    x = rng.normal(size=shape)
+    order, lower, upper = (one.numpy() for one in decompositions.lu(tl.asarray(x)))
+    want = [one.numpy() for one in tl.linalg.lu(tl.asarray(x))]
+    np.testing.assert_allclose(lower, want[1], atol=1e-14)
+    np.testing.assert_allclose(upper, want[2], atol=1e-13)
+    np.testing.assert_allclose(
+        lower @ upper, np.take_along_axis(x, order[..., None], -2), atol=1e-14
+    )
