@@ -34,8 +34,6 @@ _NAMES = (
     "tapeline_leaf",
 )
 
-_KEPT: list[Any] = []
-"""What machine code points to for as long as the process lives."""
 _MAKING = threading.Lock()
 """Two threads that made the module at once would each have one, and one of them would be freed."""
 
@@ -52,7 +50,6 @@ def _runtime(tensor_class: type) -> CompiledModule:
     from tapeline.compiler.codegen.engine import get_engine  # loads llvmlite
 
     number, state = main = _main_thread()
-    _KEPT.append(main)
     symbols = {
         "py_ndarray": id(np.ndarray),
         "py_tensor_type": id(tensor_class),
@@ -83,7 +80,10 @@ def _runtime(tensor_class: type) -> CompiledModule:
     declarations = sorted(set().union(*(fn.declarations for fn in functions)))
     declarations += [f"@{name} = external global i8" for name in symbols if name.startswith("py_")]
     text = "\n".join([*declarations, *(fn.text() for fn in functions)])
-    return get_engine().compile_module(text, symbols, _NAMES)
+    module = get_engine().compile_module(text, symbols, _NAMES)
+    objects = (np.ndarray, tensor_class, Node, EMPTY, SERIALS, STATE, _DICT_NAME)
+    layout.keep_for_ever((module, main, objects))
+    return module
 
 
 _DICT_NAME = "__dict__"

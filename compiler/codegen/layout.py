@@ -135,6 +135,12 @@ def lock_word_address(lock: Any) -> int | None:
     return None
 
 
+def keep_for_ever(value: Any) -> None:
+    """Holds a reference that nobody gives back. What methods of machine code point to is called as
+    long as there are objects, which is longer than modules have their names when Python ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
 def native_entry_allowed() -> bool:
     """Whether calls may take the native path in this process."""
     return os.environ.get(NATIVE_ENTRY_VARIABLE) != "0" and self_test()

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _FASTCALL = 0x80
 _KEYWORDS = 0x02
 _OP_FILES = "tapeline.runtime.ops."
-_KEPT: list[Any] = []
-"""What CPython or machine code points to for as long as the process lives."""
 FUNCTIONS: list[tuple[Closure, Any]] = []
 METHODS: list[tuple[Closure, Any]] = []
 """What was put in the place of closures."""
@@ -55,7 +53,7 @@ def builtin(name: str, address: int) -> Any:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    _KEPT.append(definition)
+    layout.keep_for_ever(definition)
     return make(ctypes.addressof(definition), None, None)
 
 
@@ -66,7 +64,7 @@ def method(cls: type, name: str, address: int, doc: str, takes_names: bool = Fal
     make = ctypes.pythonapi.PyDescr_NewMethod
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.py_object, ctypes.c_void_p]
-    _KEPT.append(definition)
+    layout.keep_for_ever(definition)
     return make(cls, ctypes.addressof(definition))
 
 
@@ -75,7 +73,7 @@ def install() -> None:
     served = [closure for closure in operators.CLOSURES if _table(closure) is not None]
     tables = [_table(closure) for closure in served]
     module = _compile(served, tables)
-    _KEPT.extend([served, tables, module])
+    layout.keep_for_ever([served, tables, module])
     faster: dict[int, tuple[int, Any]] = {}
     for number, closure in enumerate(served):
         function = None
@@ -187,7 +185,7 @@ def _compile(served: Sequence[Closure], tables: Sequence[Any]) -> CompiledModule
     declarations = sorted(set().union(*(fn.declarations for fn in functions)))
     declarations += [f"@{name} = external global i8" for name in symbols]
     text = "\n".join([*declarations, *(fn.text() for fn in functions)])
-    _KEPT.append(objects)
+    layout.keep_for_ever(objects)
     return get_engine().compile_module(text, symbols | runtime_symbols(Tensor), exports)
 
 

@@ -48,8 +48,6 @@ _METHODS = [
 """The methods that machine code serves, as they are in Python."""
 NATIVE_METHODS: list[tuple[type, str, Any, Any]] = []
 """Class, name, what Python has and what was put in its place."""
-_KEPT: list[Any] = []
-"""What CPython or machine code points to for as long as the process lives."""
 
 
 @functools.cache
@@ -163,7 +161,7 @@ def _compile() -> CompiledModule:
     declarations += [f"@{name} = external global i8" for name in symbols]
     text = "\n".join([*declarations, *(fn.text() for fn in functions)])
     module = get_engine().compile_module(text, symbols | runtime_symbols(Tensor), exports)
-    _KEPT.extend([objects, spare, last_seed, locked, module])
+    layout.keep_for_ever([objects, _METHODS, spare, last_seed, locked, module])
     return module
 
 

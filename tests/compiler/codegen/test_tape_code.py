@@ -323,6 +323,45 @@ def test_many_gradients_load_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [1]
 
 
+@pytest.mark.parametrize(
+    ("last", "holder"),
+    [("open", "sys"), ("open", "numpy"), ("open", "__main__"), ("left", "sys"), ("asked", "numpy")],
+)
+def test_tapes_may_outlive_the_modules_when_python_ends(last: str, holder: str) -> None:
+    program = f"""
+import sys
+import tapeline as tl
+from tapeline.compiler.codegen import tape_code
+assert tape_code.install()
+
+class Cycle:
+    def __init__(self, tape):
+        self.me, self.tape = self, tape
+
+    def __del__(self):
+        with tl.GradientTape() as tape:
+            tape.watch(x)
+            y = x * x
+        tape.gradient(y, x)
+
+x, tape = tl.asarray(3.0), tl.GradientTape()
+tape.__enter__()
+tape.watch(x)
+y = x * x
+if {last!r} != "open":
+    tape.__exit__(None, None, None)
+if {last!r} == "asked":
+    assert tape.gradient(y, x).item() == 6.0
+holder = __import__({holder!r})
+holder.first_of_all, holder.zero, holder.y = tape, Cycle(tape), y
+del tape, y
+"""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", program], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_tests_of_the_tape_pass_on_machine_code() -> None:
     here = Path(__file__).resolve().parent
     tests = here.parents[1] / "runtime"
