@@ -90,7 +90,10 @@ def take_value(graph: CapturingGraph, value: Any) -> Value:
     """The value as data, in the graph that is being traced."""
     leaves: list[Any] = []
     for leaf in nest.flatten(value):
-        if type(leaf) is Tensor or hasattr(type(leaf), "__tapeline_tensor__"):
+        kind = type(leaf)
+        if kind is Tensor or (
+            hasattr(kind, "__tapeline_tensor__") and not hasattr(kind, "is_apart")
+        ):
             tensor = as_tensor(leaf)
             node = graph.value_id(tensor)
             held = tensor._value

@@ -7,8 +7,8 @@ elements alone goes as it would without this: the function runs op by op.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -74,9 +74,23 @@ class Selection(NDArrayOperatorsMixin):
         """The elements without the others, whose number depends on values."""
         return self._whole[self._mask]
 
-    def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        self.alone()
-        raise AssertionError("a selection stands where sizes are fixed")
+    __tapeline_tensor__ = alone
+    is_apart = True
+    """A variable that holds it is no tensor of a block."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.alone(), name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.alone()[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.alone())
+
+    def __bool__(self) -> bool:
+        return bool(self.alone())
 
     def __len__(self) -> int:
         return len(self.alone())
@@ -110,7 +124,8 @@ class Selection(NDArrayOperatorsMixin):
     # what NumPy asks
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        if method == "__call__" and not options and all(map(self._is_beside, inputs)):
+        is_elementwise = method == "__call__" and ufunc.signature is None and not options
+        if is_elementwise and all(map(self._is_beside, inputs)):
             wholes = [x._whole if type(x) is Selection else x for x in inputs]
             found = ufunc(*wholes)
             if isinstance(found, tuple):
