@@ -24,6 +24,7 @@ from tapeline.compiler.codegen.views import layout_of
 from tapeline.compiler.frontend.logs import is_logged, log
 from tapeline.compiler.frontend.replay import trace_into
 from tapeline.compiler.ir.graph import Graph
+from tapeline.compiler.loading import without_collections
 from tapeline.compiler.passes.pipeline import default_passes, run_pipeline
 from tapeline.runtime.dispatch import change_busy
 
@@ -119,7 +120,8 @@ class Compiled(NativeCallable):
             with self._lock:
                 found = self._executables.get(key)
                 if found is None:
-                    from tapeline.compiler.executable.executable import Executable  # loads LLVM
+                    with without_collections():  # loads LLVM
+                        from tapeline.compiler.executable.executable import Executable
 
                     graph, start = self.optimized, time.perf_counter()
                     found = self._executables[key] = Executable(graph, key, manner=self.manner)

@@ -26,6 +26,7 @@ from tapeline.compiler.frontend.retraces import (
     log_warning,
 )
 from tapeline.compiler.frontend.signature import Call, Signature
+from tapeline.compiler.loading import without_collections
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import EndlessTraceError
 from tapeline.runtime.open_numbers import NumberAskedError
@@ -275,7 +276,8 @@ class Traces:
         self, call: Call, family: Family, given: Given, told: tuple[int, ...]
     ) -> tuple[ConcreteFunction, Plan]:
         """A new trace, and what it leaves open: as much as the code allows."""
-        from tapeline.compiler.tracer import trace  # loads the compiler
+        with without_collections():
+            from tapeline.compiler.tracer import trace  # loads the compiler
 
         manner = Manner(self._options.fastmath, threads=self._options.threads or 0)
         is_retry = False

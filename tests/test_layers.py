@@ -41,7 +41,7 @@ RUNTIME_LAYERS = (
 """Modules and packages of `runtime`, lowest first; a row may import itself and the rows above."""
 
 COMPILER_LAYERS = (
-    ("ir",),
+    ("ir", "loading"),
     ("autodiff", "frontend", "passes"),
     ("codegen",),
     ("executable",),
