@@ -16,8 +16,10 @@ import numpy as np
 
 from tapeline.compiler.frontend.convert.nodes import mark_weak
 from tapeline.compiler.frontend.convert.state import is_symbolic
-from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 from tapeline.runtime.open_numbers import OpenNumber
+from tapeline.runtime.ops.error_functions import erfc
+from tapeline.runtime.ops.gamma_functions import gamma, gammaln
 from tapeline.runtime.ops.special import erf
 from tapeline.runtime.tensor import Tensor, as_tensor
 
@@ -46,6 +48,26 @@ def _of_numbers(
             return function(*args)
         result = counterpart(*[as_number(name, x, _FLOAT) for x in args])
         return mark_weak(as_tensor(result, np.dtype(kind)), kind)
+
+    return functools.wraps(function)(call)
+
+
+def _of_ints(
+    function: Callable[..., Any], counterpart: Callable[..., Any], start: int
+) -> Callable[..., Any]:
+    """The same of a function of any number of ints."""
+    name = f"math.{function.__name__}"
+
+    def call(*args: Any) -> Any:
+        if not any(map(is_symbolic, args)):
+            return function(*args)
+        numbers = [as_number(name, x) for x in args]
+        for number in numbers:
+            if number.dtype.kind not in "biu":
+                raise ArgumentTypeError(f"{name}: expected ints, got a tensor of {number.dtype}")
+        wide = [as_tensor(number, np.dtype(np.int64)) for number in numbers]
+        result = functools.reduce(counterpart, wide, as_tensor(start, np.dtype(np.int64)))
+        return mark_weak(result, int)
 
     return functools.wraps(function)(call)
 
@@ -123,7 +145,8 @@ MATH: Final[dict[Any, Callable[..., Any]]] = {
         function: _of_all_reals(function, counterpart)
         for function, counterpart in (
             (math.asinh, np.arcsinh), (math.atan, np.arctan), (math.cbrt, np.cbrt),
-            (math.cos, np.cos), (math.degrees, np.degrees), (math.erf, erf), (math.fabs, np.abs),
+            (math.cos, np.cos), (math.degrees, np.degrees), (math.erf, erf), (math.erfc, erfc),
+            (math.fabs, np.abs),
             (math.radians, np.radians), (math.sin, np.sin), (math.tan, np.tan),
             (math.tanh, np.tanh),
         )
@@ -132,7 +155,7 @@ MATH: Final[dict[Any, Callable[..., Any]]] = {
         function: _of_positive(function, counterpart)
         for function, counterpart in (
             (math.log, _log), (math.log10, np.log10), (math.log1p, np.log1p),
-            (math.log2, np.log2), (math.sqrt, np.sqrt),
+            (math.log2, np.log2), (math.sqrt, np.sqrt), (math.lgamma, gammaln),
         )
     },
     **{
@@ -141,7 +164,8 @@ MATH: Final[dict[Any, Callable[..., Any]]] = {
             (math.acos, np.arccos), (math.acosh, np.arccosh), (math.asin, np.arcsin),
             (math.atan2, np.arctan2), (math.atanh, np.arctanh), (math.copysign, np.copysign),
             (math.cosh, np.cosh), (math.exp, np.exp), (math.exp2, np.exp2),
-            (math.expm1, np.expm1), (math.fmod, np.fmod), (math.nextafter, np.nextafter),
+            (math.expm1, np.expm1), (math.fmod, np.fmod), (math.gamma, gamma),
+            (math.nextafter, np.nextafter),
             (math.pow, np.power), (math.sinh, np.sinh),
             (math.hypot, _length),
         )
@@ -158,6 +182,8 @@ MATH: Final[dict[Any, Callable[..., Any]]] = {
             (math.isfinite, np.isfinite), (math.isinf, np.isinf), (math.isnan, np.isnan),
         )
     },
+    math.gcd: _of_ints(math.gcd, np.gcd, 0),
+    math.lcm: _of_ints(math.lcm, np.lcm, 1),
     math.dist: _of_items(math.dist, lambda p, q: np.sqrt(np.sum((p - q) ** 2))),
     math.fsum: _of_items(math.fsum, np.sum),
     math.isclose: _is_close,

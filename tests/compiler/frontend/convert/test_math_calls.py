@@ -14,7 +14,8 @@ import tapeline as tl
 ONE_ARGUMENT = {
     math.acos: 0.3, math.acosh: 1.7, math.asin: 0.3, math.asinh: -0.7, math.atan: 2.0,
     math.atanh: 0.3, math.cbrt: 5.0, math.cos: 2.0, math.cosh: 0.7, math.degrees: 0.3,
-    math.erf: 0.4, math.exp: 0.7, math.exp2: 0.7, math.expm1: 0.01, math.fabs: -2.5,
+    math.erf: 0.4, math.erfc: 0.4, math.gamma: 3.7, math.lgamma: 3.7,
+    math.exp: 0.7, math.exp2: 0.7, math.expm1: 0.01, math.fabs: -2.5,
     math.log: 0.7, math.log10: 0.7, math.log1p: 0.01, math.log2: 0.7, math.radians: 30.0,
     math.sin: 2.0, math.sinh: 0.7, math.sqrt: 2.0, math.tan: 0.4, math.tanh: 0.3,
 }  # fmt: skip
@@ -79,6 +80,17 @@ def test_questions_decide_branches(function: Callable[[Any], bool], value: float
 
     np.testing.assert_array_equal(np.isnan(f(tl.asarray(value))), not math.isfinite(value))
     assert bool(tl.function(lambda x: function(x))(tl.asarray(value))) == function(value)
+
+
+def test_common_divisors_and_multiples() -> None:
+    compiled = tl.function(
+        lambda a, b: (math.gcd(a, b), math.lcm(a, b), math.gcd(a), math.gcd(a, 6, b))
+    )
+    for a, b in ((12, 18), (-12, 18), (0, 5), (7, 1)):
+        wanted = math.gcd(a, b), math.lcm(a, b), math.gcd(a), math.gcd(a, 6, b)
+        assert [y.item() for y in compiled(tl.asarray(a), tl.asarray(b))] == list(wanted)
+    with pytest.raises(TypeError, match=r"math\.gcd: expected ints, got a tensor of float64"):
+        compiled(tl.asarray(1.0), tl.asarray(2))
 
 
 def test_sums_and_products_of_sequences() -> None:
