@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
-from tapeline.compiler.frontend.convert.syntax import FunctionNode, walk_scope
+from tapeline.compiler.frontend.convert.syntax import FunctionNode, parse, walk_scope
 
 _FUTURES = 0
 for _name in future.all_feature_names:
@@ -121,7 +121,7 @@ def _read_file(filename: str, scope: dict[str, Any]) -> dict[int, list[Source]]:
     found = _files.get(key)
     if found is None:
         try:
-            found = _index(ast.parse(text, filename))
+            found = _index(parse(text, filename))
         except SyntaxError as error:
             raise SourceError(f"{filename} is not Python: {error}") from None
         with _lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -21,6 +22,7 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 LOOPS = (ast.For, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SUSPENSIONS = (ast.Yield, ast.YieldFrom, ast.Await)
+_PARSING = threading.RLock()
 _PLACES = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
@@ -36,9 +38,16 @@ def clone(tree: N) -> N:
     return copied
 
 
+def parse(text: str, filename: str = "<unknown>") -> ast.Module:
+    """The tree of a text; one at a time, since CPython 3.11 counts the depth of all threads' trees
+    together and fails where a thread is interrupted."""
+    with _PARSING:
+        return ast.parse(text, filename)
+
+
 @functools.lru_cache(4096)
 def _parsed(source: str) -> tuple[ast.stmt, ...]:
-    module = ast.parse(source)
+    module = parse(source)
     for node in ast.walk(module):
         for field in ("id", "name", "arg"):
             value = getattr(node, field, None)
