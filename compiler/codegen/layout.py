@@ -11,7 +11,6 @@ import ctypes
 import functools
 import os
 import sys
-import sysconfig
 import weakref
 from collections.abc import Callable
 from types import MemberDescriptorType
@@ -151,7 +150,7 @@ def self_test() -> bool:
     """Whether every offset in this file holds for the running Python and NumPy."""
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
-    if sysconfig.get_config_var("Py_GIL_DISABLED") or not _is_gil_enabled():
+    if not _is_gil_enabled():
         return False
     try:
         return _objects_hold() and _slots_hold() and _arrays_hold() and _numpy_interface_holds()
@@ -160,7 +159,10 @@ def self_test() -> bool:
 
 
 def _is_gil_enabled() -> bool:
-    """Whether one thread at a time runs Python code; without that, counts of references differ."""
+    """Whether one thread at a time runs Python code, in a build where that is sure; others count
+    references in another way, and have a "t" among the flags of their ABI."""
+    if "t" in getattr(sys, "abiflags", ""):
+        return False
     ask: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     return ask()
 

@@ -4,7 +4,6 @@ import ctypes
 import os
 import subprocess
 import sys
-import sysconfig
 import threading
 from typing import Any
 
@@ -122,7 +121,7 @@ def test_self_test_refuses_builds_without_the_gil(monkeypatch: pytest.MonkeyPatc
         patched.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
         assert not self_test.__wrapped__()
     with monkeypatch.context() as patched:
-        patched.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
+        patched.setattr(sys, "abiflags", "t", raising=False)
         assert not self_test.__wrapped__()
     assert self_test.__wrapped__()
 
@@ -130,7 +129,6 @@ def test_self_test_refuses_builds_without_the_gil(monkeypatch: pytest.MonkeyPatc
 def test_without_the_gil_calls_take_the_python_path_and_writes_copy() -> None:
     code = """
 import sys
-import sysconfig
 sys._is_gil_enabled = lambda: False
 import tapeline as tl
 from tapeline.compiler.codegen.layout import native_entry_allowed
