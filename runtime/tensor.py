@@ -589,8 +589,14 @@ def _reject_symbolic(tensor: Tensor, what: str) -> NoReturn:
             "instead of a list or dict, as in tl.asarray(table)[i]; or, where the number of "
             "rounds is known, unroll the loop: for i in tl.unroll(range(n))"
         )
+    repair = (
+        "Use tl.where instead of `if`"
+        if what == "bool(x)"
+        else "Use functions of tl or NumPy, which take tensors, or run what needs the numbers in "
+        "tl.py_function"
+    )
     raise SymbolicTensorError(
         f"{what}: the tensor {value!r} of shape {value.shape} and dtype {value.dtype} is symbolic: "
-        "while a function is traced its tensors have no values yet. Use tl.where instead of `if`, "
-        "or compute the Python value outside of the function and pass it in"
+        f"while a function is traced its tensors have no values yet. {repair}, or compute the "
+        "Python value outside of the function and pass it in"
     )
