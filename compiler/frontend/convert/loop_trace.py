@@ -18,6 +18,7 @@ from tapeline.compiler.frontend.convert import int_growth
 from tapeline.compiler.frontend.convert.arrays import (
     as_carried,
     blank_like,
+    is_plain_array,
     refuse_growth,
     with_tensors,
 )
@@ -352,7 +353,13 @@ class Loop:
         is_settled = True
         for k, (wanted, leaf) in enumerate(zip(item.wanted, value.leaves, strict=True)):
             if type(wanted) is not Joined:
-                if not same_object(wanted, leaf):
+                if same_object(wanted, leaf):
+                    continue
+                if item.is_late and is_plain_array(wanted):
+                    item.wanted[k] = Joined(spec_of(wanted.shape, wanted.dtype), None)
+                    item.initial[k] = 0
+                    is_settled = False
+                else:
                     raise self._drift(item.shown_place, describe(wanted), describe(leaf))
                 continue
             given = Leaf(0, wanted.spec, wanted.weak)

@@ -73,8 +73,28 @@ def scalars(x: Any) -> Any:
     return w, k
 
 
+def returned_by_a_round(x: Any) -> Any:
+    while x.sum() > 1:
+        x = x * 0.5
+        if x[0] < 1.6:
+            return np.ones(2), x
+    return x, x
+
+
+def returned_by_a_path_of_a_round(x: Any) -> Any:
+    while x.sum() > 1:
+        x = x * 0.5
+        if x[1] > 1:
+            if x[0] > 1.5:
+                return np.ones(2), x
+        else:
+            x = x * 0.25
+    return x, x
+
+
 PROGRAMS = [
     one_of_two, statement, until_it_settles, parts_of_a_state, set_back, items, rows, scalars,
+    returned_by_a_round, returned_by_a_path_of_a_round,
 ]  # fmt: skip
 
 
