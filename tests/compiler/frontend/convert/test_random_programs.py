@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.compiler.frontend.convert.random_arrays import check_arrays
 from tests.compiler.frontend.convert.random_loops import check_loops
 from tests.compiler.frontend.convert.random_programs import Writer
 
@@ -61,3 +62,16 @@ def test_programs_of_floats_and_arrays_agree(seed: int) -> None:
 def test_many_programs_of_floats_and_arrays_agree(first: int) -> None:
     for seed in range(first, first + 20):
         check_loops(seed)
+
+
+@pytest.mark.parametrize("first", range(0, 100, 10))
+def test_programs_of_whole_arrays_and_views_agree(first: int) -> None:
+    for seed in range(first, first + 10):
+        check_arrays(seed, most=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 1300, 20))
+def test_many_programs_of_whole_arrays_and_views_agree(first: int) -> None:
+    for seed in range(first, first + 20):
+        check_arrays(seed)
