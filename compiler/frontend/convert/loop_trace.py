@@ -355,9 +355,9 @@ class Loop:
             if type(wanted) is not Joined:
                 if same_object(wanted, leaf):
                     continue
-                if item.is_late and is_plain_array(wanted):
+                if is_plain_array(wanted):
                     item.wanted[k] = Joined(spec_of(wanted.shape, wanted.dtype), None)
-                    item.initial[k] = 0
+                    item.initial[k] = 0 if item.is_late else wanted
                     is_settled = False
                 else:
                     raise self._drift(item.shown_place, describe(wanted), describe(leaf))

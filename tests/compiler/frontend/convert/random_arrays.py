@@ -15,6 +15,7 @@ _COPY = "§"
 """Stands where plain NumPy copies, because views of tensors share nothing with their base."""
 _ARRAYS, _MATRICES, _SCALARS = ("a", "b"), ("m", "u"), ("p", "q")
 _DTYPES = ("float64", "float64", "float32", "int64")
+_SIZES = (2, 3, 4, 5, 2, 3, 4, 5, 40, 300)
 _ROLLED = 70
 """Rounds of a loop that is not unrolled."""
 
@@ -30,7 +31,7 @@ class ArrayWriter:
         self._random = random.Random(seed)
         self.gradients = seed % 3 == 0
         self.dtype = "float64" if self.gradients else self._random.choice(_DTYPES)
-        self.size = self._random.randint(2, 5)
+        self.size = self._random.choice(_SIZES)
         self.writes = self._random.random() < 0.6
         self.writes_inputs = self.writes and not self.gradients and self._random.random() < 0.2
         self._exact = self.dtype == "int64"
@@ -104,10 +105,14 @@ class ArrayWriter:
         whole = [n for n, s in names if s == shape]
         return r.choice(whole if whole and r.random() < 0.4 else candidates or ["c"])
 
+    def _whole(self, shape: Shape) -> str:
+        """A variable of just this shape."""
+        return self._random.choice([n for n, s in self._names().items() if s == shape] or ["g[0]"])
+
     def _constant(self, shape: Shape) -> str:
         r = self._random
         tail = f"dtype=np.{self.dtype})"
-        if r.random() < 0.6:
+        if r.random() < 0.6 or max(shape) > 12:
             return f"np.{r.choice(['zeros', 'ones'])}({shape}, {tail}"
         numbers = np.array([r.randint(-4, 4) for _ in range(int(np.prod(shape)))])
         return f"np.array({numbers.reshape(shape).tolist()}, {tail}"
@@ -125,7 +130,9 @@ class ArrayWriter:
             return f"np.where({one} > {other}, {one}, {self._constant(shape)})"
         if kind < 0.3:
             return f"{self._constant(shape)} - {self._halved(one)}"
-        if kind < 0.4:
+        if kind < 0.34 and not self._exact and shape[-1] == 4:
+            base = f"({self._whole(shape)} @ np.ones((4, 4), dtype=np.{self.dtype}) * 0.2)"
+        elif kind < 0.4:
             base = f"np.maximum({one}, {other})"
         elif kind < 0.6:
             base = f"({self._halved(one)} + {other})"
@@ -180,6 +187,8 @@ class ArrayWriter:
         kind = r.random()
         if self._lists and place == "top" and r.random() < 0.15:
             self._write(depth, f"kept.append({self._view()[0]}{_COPY})")
+        if self._lists and place == "top" and r.random() < 0.3:
+            self._for_list(size, depth)
         if size <= 0 or kind < 0.4:
             self._simple(depth)
         elif kind < 0.5:
@@ -267,6 +276,18 @@ class ArrayWriter:
             self._for_rows(size, depth)
             return
         self._block(size - 1, depth + 1, "loop")
+
+    def _for_list(self, size: int, depth: int) -> None:
+        """A loop whose rounds append to a list."""
+        r = self._random
+        self._count += 1
+        rows = f"l{self._count}"
+        self._write(depth, f"{rows} = []")
+        self._write(depth, f"for i{depth} in range({r.choice([2, _ROLLED])}):")
+        row = r.choice(["a[:]", "b[:]", "m[:]", "a[::-1]", "m[1]", "u.T", "b[0]"])
+        self._block(size - 1, depth + 1, "choice")
+        self._write(depth + 1, f"{rows}.append({row}{_COPY})")
+        self._write(depth, f"kept.append(np.stack({rows}))")
 
     def _for_rows(self, size: int, depth: int) -> None:
         """A loop over the parts of an array."""

@@ -92,9 +92,23 @@ def returned_by_a_path_of_a_round(x: Any) -> Any:
     return x, x
 
 
+def returned_before_or_by_a_round(x: Any) -> Any:
+    u = np.ones(2)
+    for _ in range(70):
+        if x[0] < 0.3:
+            return u, x
+        x = x * 0.99
+    while x.sum() > 1:
+        u = u * x
+        x = x * 0.5
+        if x[0] < 1.6:
+            return u, x
+    return x, u
+
+
 PROGRAMS = [
     one_of_two, statement, until_it_settles, parts_of_a_state, set_back, items, rows, scalars,
-    returned_by_a_round, returned_by_a_path_of_a_round,
+    returned_by_a_round, returned_before_or_by_a_round, returned_by_a_path_of_a_round,
 ]  # fmt: skip
 
 
