@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapeline.runtime.dims import Dim
 from tapeline.runtime.errors import ArgumentTypeError
+from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.ops.arithmetic import floor_divide
 from tapeline.runtime.ops.axes import is_unknown
 from tapeline.runtime.ops.gather import take
@@ -29,7 +31,10 @@ class UnknownSlice(NamedTuple):
 
 
 def _is_unknown_bound(value: Any) -> bool:
-    return hasattr(type(value), "__tapeline_tensor__") and is_unknown(as_tensor(value))
+    kind = type(value)
+    if kind is Dim or kind is OpenNumber or not hasattr(kind, "__tapeline_tensor__"):
+        return False  # open sizes have bounds of their own; an open number is a constant then
+    return is_unknown(as_tensor(value))
 
 
 def unknown_slices(key: Any, ndim: int) -> list[UnknownSlice]:

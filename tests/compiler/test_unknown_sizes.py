@@ -88,6 +88,16 @@ def test_a_tensor_is_a_size(name: str) -> None:
     assert compiled.trace_count == 1 or name in ("reshape", "roll")  # which have conditions
 
 
+def test_sizes_of_arguments_stay_sizes_of_the_whole_call() -> None:
+    f = tl.function(lambda x: (x[: x.shape[0] // 2], tl.zeros(x.shape[0] + 1)))
+    for n in (3, 8, 5):
+        x = np.arange(float(n))
+        half, zeros = f(x)
+        np.testing.assert_array_equal(half, x[: n // 2])
+        assert zeros.shape == (n + 1,)
+    assert len(f.concrete_functions[-1].stages) == 1
+
+
 def test_a_size_is_counted_in_the_function_itself() -> None:
     @tl.function
     def above(x: Any) -> Any:
