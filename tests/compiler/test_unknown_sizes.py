@@ -101,7 +101,7 @@ def test_sizes_of_arguments_stay_sizes_of_the_whole_call() -> None:
 def test_a_size_is_counted_in_the_function_itself() -> None:
     @tl.function
     def above(x: Any) -> Any:
-        count = tl.count_nonzero(x > 3)
+        count: Any = tl.count_nonzero(x > 3)
         return tl.zeros(count), tl.sort(x)[-count:], x[: tl.argmax(x)]
 
     x = np.array([5.0, 1.0, 4.0, 9.0, 2.0])
@@ -181,7 +181,7 @@ def test_saved_functions_have_it(tmp_path: Path) -> None:
 def test_a_slice_in_a_loop_runs_op_by_op_with_a_warning() -> None:
     @tl.function
     def f(x: Any, n: Any) -> Any:
-        total = 0.0
+        total: Any = 0.0
         while n > 0:
             total += tl.sum(x[:n])
             n = n - 1

@@ -42,7 +42,7 @@ def test_an_element_that_the_condition_looks_at_is_read_once() -> None:
 
 def test_what_both_branches_share_with_the_graph_around() -> None:
     def f(a: Any, b: Any) -> Any:
-        total = 0.0
+        total: Any = 0.0
         for i in range(100):
             if a[i] * b[3] > 0.1:
                 total = total + tl.exp(a[i] * b[3])

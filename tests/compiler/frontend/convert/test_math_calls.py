@@ -83,7 +83,7 @@ def test_questions_decide_branches(function: Callable[[Any], bool], value: float
 
 
 def test_common_divisors_and_multiples() -> None:
-    compiled = tl.function(
+    compiled: Any = tl.function(
         lambda a, b: (math.gcd(a, b), math.lcm(a, b), math.gcd(a), math.gcd(a, 6, b))
     )
     for a, b in ((12, 18), (-12, 18), (0, 5), (7, 1)):

@@ -46,7 +46,7 @@ def set_back(x: Any) -> Any:
 
 
 def items(x: Any) -> Any:
-    found = {"total": np.zeros(2), "n": 0}
+    found: dict[str, Any] = {"total": np.zeros(2), "n": 0}
     while x.sum() > 1:
         found["total"] = found["total"] + x
         found["n"] = found["n"] + 1
