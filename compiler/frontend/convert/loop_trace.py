@@ -100,6 +100,8 @@ class Loop:
     options: LoopOptions = field(default_factory=LoopOptions)
     first_condition: Any = None
     """What the test of a `while` gave before the first round."""
+    appended: list[tuple[Tensor, Any]] = field(default_factory=list)
+    """What a round appends to lists that go round as rows of tensors, and what it held then."""
     source: Callable[..., Any] | None = None
     """The block of the user's that is the body."""
 
@@ -118,6 +120,7 @@ class Loop:
                 break
         else:
             raise TracingError(f"{self.what}: its variables do not come to lasting types")
+        self._check_appended()
         self.test_inputs: list[int] = []
         self.test_trace = trace_block(self._run_test, self.around, self.what, True)
         self._check_test()
@@ -213,6 +216,7 @@ class Loop:
         self.options = LoopOptions(gradient, maximum_iterations)
 
     def _run_body(self, graph: CapturingGraph) -> None:
+        self.appended = []
         with LOOPS.entered(self):
             self._run_round(graph)
 
@@ -258,6 +262,22 @@ class Loop:
                 f"nothing of one another, but {item.name!r} goes from round to round; leave "
                 "parallel=True away, or write to an element of an array for each round"
             )
+
+    def _check_appended(self) -> None:
+        """Raises an error if what is in a list changes in place: rows of tensors would keep what it
+        was when it was appended."""
+        cells = {id(item.place) for item in self.carried if type(item.place) is Tensor}
+        written = {
+            id(item.entered)
+            for item in self.carried
+            if type(item.entered) is Tensor and item.entered._value is not item.held
+        }
+        for tensor, held in self.appended:
+            if tensor._value is not held or id(tensor) in cells or id(tensor) in written:
+                raise DynamicShapeError(
+                    f"{self.what} appends a tensor to a list that it also changes in place, as by "
+                    "+= or x[i] = v; append a copy, x[:], so that the loop runs as native code"
+                )
 
     def _check_test(self) -> None:
         if self.test_trace.raised is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from tapeline.compiler.frontend.convert.blocktrace import Leaf
 from tapeline.compiler.frontend.convert.carried import initial_tensor, input_form
 from tapeline.compiler.frontend.convert.nodes import mark_weak
-from tapeline.compiler.frontend.convert.state import tracing_graph
+from tapeline.compiler.frontend.convert.state import LOOPS, tracing_graph
 from tapeline.compiler.frontend.convert.unify import Joined, MismatchError, join_leaves
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError, DynamicShapeError
@@ -324,6 +324,10 @@ class RowList:
 
 def with_item(items: Any, item: Any) -> Any:
     """What a variable that held a list holds after `items.append(item)`."""
+    for loop in filter(None, LOOPS.stack):
+        if type(items) is LoopList or id(items) in loop.growing:
+            tensors = [leaf for leaf in nest.flatten(item) if type(leaf) is Tensor]
+            loop.appended += [(leaf, leaf._value) for leaf in tensors]
     if isinstance(items, LoopList | RowList):
         return items.with_item(item)
     items.append(item)

@@ -437,3 +437,38 @@ def test_comprehension_over_many_rows_is_one_loop() -> None:
 
     same(f, (np.arange(4.0),), (np.arange(100.0),))
     assert ops_of(tl.function(f), tl.asarray(np.arange(100.0))).count("scan") == 1
+
+
+def changed_later(b: Any, n: Any) -> Any:
+    rows = []
+    for _ in range(70):
+        rows.append(b)
+        b[0] = b[0] + n
+    return rows
+
+
+def changed_before(b: Any, n: Any) -> Any:
+    rows = []
+    for _ in range(70):
+        b += n
+        rows.append(b)
+    return rows
+
+
+def changed_as_often_as_a_tensor_says(b: Any, n: Any) -> Any:
+    rows = []
+    while b[0] < 5 * n:
+        rows.append(b)
+        b[0] = b[0] + n
+    return rows
+
+
+@pytest.mark.filterwarnings("ignore:.*unrolled 70 times", "ignore:.*op by op")
+@pytest.mark.parametrize(
+    "program", [changed_later, changed_before, changed_as_often_as_a_tensor_says]
+)
+def test_items_that_a_loop_changes_in_place_are_one_tensor(program: Callable[..., Any]) -> None:
+    wanted = np.stack(program(np.ones(2), 2.0))
+    found = tl.function(program)(tl.ones(2), tl.asarray(2.0))
+    np.testing.assert_array_equal(np.stack([np.asarray(row) for row in found]), wanted)
+    assert (wanted == wanted[0]).all()
