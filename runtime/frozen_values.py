@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.scopes import init_scope
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["constant"]
 

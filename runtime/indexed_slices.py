@@ -7,10 +7,9 @@ are added and scaled; wherever a tensor is expected, the whole array stands for 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind
@@ -18,6 +17,9 @@ from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.spec import DType, Shape
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class IndexedSlices:

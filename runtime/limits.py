@@ -6,15 +6,17 @@ it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.errors import ArgumentError, DTypeError
 from tapeline.runtime.operators import WEAK_TYPES
 from tapeline.runtime.spec import DType, canonical_dtype
 from tapeline.runtime.tensor import TensorLike
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 DTypeOrTensor: TypeAlias = "npt.DTypeLike | TensorLike"
 

@@ -7,13 +7,15 @@ identical.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.dims import extent as as_extent
 from tapeline.runtime.errors import ArgumentTypeError, AxisError, DTypeError, ShapeError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 Shape: TypeAlias = tuple[int, ...]
 DType: TypeAlias = np.dtype[Any]

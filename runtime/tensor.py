@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.device import CPU, Device
 from tapeline.runtime.errors import (
@@ -30,6 +29,9 @@ from tapeline.runtime.errors import (
 from tapeline.runtime.record import Node
 from tapeline.runtime.reference import Reference
 from tapeline.runtime.spec import DType, Shape, canonical_dtype, is_canonical
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _ndarray = np.ndarray
 

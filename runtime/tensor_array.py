@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import STATE
@@ -32,6 +31,9 @@ from tapeline.runtime.ops.indexing import getitem
 from tapeline.runtime.ops.joining import concat, stack
 from tapeline.runtime.spec import DType, canonical_dtype
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, wrap
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["TensorArray"]
 

@@ -12,7 +12,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import DTypeError, ShapeError
@@ -22,6 +21,9 @@ from tapeline.runtime.reference import Reference
 from tapeline.runtime.scopes import init_scope
 from tapeline.runtime.spec import DType, Shape
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _SCATTERS: dict[Any, np.ufunc] = {operator.add: np.add, operator.sub: np.subtract}
 _next_serial: Callable[[], int] = count(1).__next__

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.compiler.frontend.location import user_location
 from tapeline.compiler.frontend.symbol import Symbol
@@ -35,6 +34,8 @@ from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, adoption, wrap
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tapeline.compiler.frontend.convert.containers import Containers
     from tapeline.compiler.frontend.convert.reads import Reads
     from tapeline.runtime.sizes import Sizes

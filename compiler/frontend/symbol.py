@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.compiler.frontend.evaluation import evaluate
 from tapeline.compiler.ir.structure_ops import SIZE
@@ -14,6 +13,8 @@ from tapeline.runtime.errors import LeakedTensorError
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tapeline.compiler.frontend.capture import CapturingGraph
 
 

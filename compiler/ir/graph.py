@@ -8,10 +8,9 @@ which is named by the node's id; a node of an op with several outputs has a tupl
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
@@ -19,8 +18,11 @@ from tapeline.runtime.errors import GraphError
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.spec import Shape, TensorSpec, canonical_dtype, spec_of
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 NodeSpec: TypeAlias = TensorSpec | tuple[TensorSpec, ...]
-Array: TypeAlias = npt.NDArray[Any]
+Array: TypeAlias = "npt.NDArray[Any]"
 
 SMALL_CONSTANT_BYTES = 1024
 """Constants up to this size are shared by content, and printed inline."""

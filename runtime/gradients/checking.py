@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime import nest
 from tapeline.runtime.errors import (
@@ -20,7 +19,10 @@ from tapeline.runtime.gradients.functional import vjp
 from tapeline.runtime.spec import DType
 from tapeline.runtime.tensor import Tensor, as_tensor, new_tensor
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[Any]"
 Mode = Literal["reverse", "forward"]
 
 TOLERANCES = {"float32": 2e-3, "complex64": 2e-3, "float64": 1e-6, "complex128": 1e-6}

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.dims import Dim
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 from tapeline.runtime.spec import Shape, normalize_axis
 from tapeline.runtime.tensor import Tensor
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 Axis: TypeAlias = int | Sequence[int] | None
-Array: TypeAlias = npt.NDArray[Any]
+Array: TypeAlias = "npt.NDArray[Any]"
 
 ANY_KIND = "biufc"
 """The `kinds` of ops that take every dtype."""

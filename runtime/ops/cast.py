@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.op import Attrs, DTypeOf, Sample, ScalarEmitter, Trait, V
@@ -27,6 +26,9 @@ from tapeline.runtime.tensor import (
     register_ufunc,
 )
 from tapeline.runtime.unwatched import plain_array, wrapped
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 # -- real, imag, conj ------------------------------------------------------------------------------

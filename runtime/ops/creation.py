@@ -6,10 +6,9 @@ What these functions make has no history on any tape, but for `asarray` and `ful
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.dims import extent, is_open_shape
@@ -23,6 +22,9 @@ from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.spec import DType, Shape, canonical_dtype
 from tapeline.runtime.tensor import Tensor, TensorLike, adopt, as_tensor, new_tensor, wrap
 from tapeline.runtime.unwatched import is_int_or_ints, plain_array, wrapped
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _FLOAT64 = canonical_dtype(np.float64)
 _INT64 = canonical_dtype(np.int64)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.dims import is_open_shape
@@ -17,6 +18,9 @@ from tapeline.runtime.ops.selection import WHERE
 from tapeline.runtime.ops.shaping import expand_dims
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor, wrap
 from tapeline.runtime.unwatched import plain_array, plain_arrays, wrapped
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def eye(

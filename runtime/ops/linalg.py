@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.operators import promote
@@ -21,6 +22,9 @@ from tapeline.runtime.ops.solving import inv
 from tapeline.runtime.spec import normalize_axis
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
 from tapeline.runtime.unwatched import numpys_own
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:

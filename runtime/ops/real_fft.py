@@ -6,10 +6,9 @@ The ops stand in `fft`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.errors import ArgumentError
@@ -34,6 +33,9 @@ from tapeline.runtime.ops.fft import (
 from tapeline.runtime.ops.pointwise import apply, computable
 from tapeline.runtime.tensor import Tensor, TensorLike, new_tensor, register_ufunc
 from tapeline.runtime.unwatched import numpys_own
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def rfft(

@@ -8,10 +8,9 @@ and the smallest element in `extrema`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.op import Attrs, Op, Reduction, Sample, ShapeOf, define_op
 from tapeline.runtime.operators import attach_method, make_unary, narrowed
@@ -24,6 +23,9 @@ from tapeline.runtime.ops.shaping import RESHAPE, spread
 from tapeline.runtime.spec import Shape, TensorSpec, accumulator_dtype, canonical_dtype, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
 from tapeline.runtime.unwatched import plain_array, wrapped
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _INT = canonical_dtype(np.int64)
 _BOOL = canonical_dtype(np.bool)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import Attrs, LibraryCall, Op, Sample, Trait, define_op
@@ -31,6 +30,9 @@ from tapeline.runtime.tensor import (
     new_tensor,
     register_ufunc,
 )
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def _scan_infer(x: TensorSpec, axis: int) -> TensorSpec:

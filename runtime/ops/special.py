@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.op import OUT, Attrs, get_op
 from tapeline.runtime.operators import make_unary
 from tapeline.runtime.ops.pointwise import along, call, define_pointwise, emit_call, one_minus
 from tapeline.runtime.tensor import Tensor, TensorLike
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
