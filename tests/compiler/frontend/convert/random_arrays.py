@@ -16,7 +16,7 @@ _COPY = "§"
 _ARRAYS, _MATRICES, _SCALARS = ("a", "b"), ("m", "u"), ("p", "q")
 _DTYPES = ("float64", "float64", "float32", "int64")
 _SIZES = (2, 3, 4, 5, 2, 3, 4, 5, 40, 300)
-_ROLLED = 70
+_ROLLED = 66
 """Rounds of a loop that is not unrolled."""
 
 Names = dict[str, Shape]
@@ -360,7 +360,7 @@ def check_arrays(seed: int, most: int = 4) -> None:
             found = [*way(*tensors), *tensors]
             where = f"seed {seed} {kind} n={arguments[-1]}"
             _compare(wanted, found, where, writer.source)
-        if writer.gradients:
+        if writer.gradients and arguments[-1] == 3:
             one, other = _gradients(staged, arguments), _gradients(compiled, arguments)
             _compare(one, other, f"seed {seed} gradients n={arguments[-1]}", writer.source)
 
