@@ -46,7 +46,7 @@ def test_compiled_programs_agree_on_tensors(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 1300, 20))
+@pytest.mark.parametrize("first", range(1000, 1060, 20))
 def test_many_compiled_programs_agree_on_tensors(first: int) -> None:
     for seed in range(first, first + 20):
         check_tensors(seed)
