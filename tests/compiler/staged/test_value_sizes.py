@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -470,8 +471,10 @@ def test_functions_are_pickled_and_saved(signature: Any, tmp_path: Path) -> None
         assert_same(tl.function(lambda x, f=loaded: f(x))(tl.asarray(X[0])), want[0])
 
 
-def test_a_file_without_a_trace_for_the_sizes_says_so() -> None:
-    compiled = tl.function(lambda x: asking(x))  # whose Python code pickle does not take along
+def test_a_file_without_a_trace_for_the_sizes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cloudpickle", "joblib.externals.cloudpickle"):  # they take Python code along
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    compiled = tl.function(lambda x: asking(x))
     compiled(tl.asarray(X[0]))
     loaded = pickle.loads(pickle.dumps(compiled))
     with pytest.raises(ValueError, match="was not saved for such arguments"):
