@@ -110,7 +110,7 @@ class Tensor:
         value = self._value
         if type(value) is _ndarray:
             return value
-        known: npt.NDArray[Any] | None = getattr(value, "known", None)
+        known = known_value(self)
         return _reject_symbolic(self, what) if known is None else known
 
     def _left(self, what: str) -> npt.NDArray[Any]:
@@ -398,6 +398,15 @@ def wrap(value: Any, node: Node | None = None) -> Tensor:
     tensor._value = value
     tensor._node = node
     return tensor
+
+
+def known_value(tensor: Tensor) -> npt.NDArray[Any] | None:
+    """The value, in a trace that of constants alone; None if it is not known."""
+    value: Any = tensor._value
+    if type(value) is _ndarray:
+        return value
+    found: npt.NDArray[Any] | None = getattr(value, "known", None)
+    return found
 
 
 Adopter: TypeAlias = Callable[[Tensor, Any], Tensor]

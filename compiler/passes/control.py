@@ -38,8 +38,6 @@ class Control:
 
     def run(self, graph: Graph, /) -> PassResult:
         """The graph with simpler choices and loops."""
-        if not any(is_cond(op) or is_loop(op) for op in dict.fromkeys(graph.ops)):
-            return PassResult(graph, False)
         graph = sink_rows(_merge(share_numbers(graph)))
         live, plans = _plan(graph)
         work = Rebuild(graph)

@@ -19,38 +19,26 @@ from tapeline.compiler.passes.inline_calls import InlineCalls
 from tapeline.compiler.passes.short_axis import ShortAxis
 from tapeline.compiler.passes.transposes import Transposes
 from tapeline.runtime.errors import GraphError
+from tapeline.runtime.op import Op
 
 
 @dataclass(frozen=True, slots=True)
-class OfControlFlow:
-    """The pass `Control`, which is loaded for the first graph with a choice or a loop."""
+class LoadedWhenNeeded:
+    """A pass that is loaded for the first graph with ops that it is about."""
 
-    optimize: Callable[[Graph], Graph]
-    name: str = "control"
-
-    def run(self, graph: Graph, /) -> PassResult:
-        """The graph with simpler choices and loops."""
-        if not any(is_cond(op) or is_loop(op) for op in dict.fromkeys(graph.ops)):
-            return PassResult(graph, False)
-        from tapeline.compiler.passes.control import Control
-
-        return Control(self.optimize).run(graph)
-
-
-@dataclass(frozen=True, slots=True)
-class OfLoops:
-    """The pass `Spread`, which is loaded for the first graph with a loop."""
-
-    optimize: Callable[[Graph], Graph]
-    name: str = "spread"
+    name: str
+    is_about: Callable[[Op], bool]
+    load: Callable[[], Pass]
 
     def run(self, graph: Graph, /) -> PassResult:
-        """The graph with fewer loops."""
-        if not any(is_loop(op) for op in dict.fromkeys(graph.ops)):
+        """The graph after the pass."""
+        if not any(map(self.is_about, dict.fromkeys(graph.ops))):
             return PassResult(graph, False)
-        from tapeline.compiler.passes.spread import Spread
+        return self.load().run(graph)
 
-        return Spread(self.optimize).run(graph)
+
+def _is_control(op: Op) -> bool:
+    return is_cond(op) or is_loop(op)
 
 
 def default_passes(
@@ -70,6 +58,18 @@ def default_passes(
     def optimize(graph: Graph) -> Graph:
         return run_pipeline(graph, passes)
 
+    def load_control() -> Pass:
+        from tapeline.compiler.passes.control import Control
+
+        return Control(optimize)
+
+    def load_spread() -> Pass:
+        from tapeline.compiler.passes.spread import Spread
+
+        return Spread(optimize)
+
+    control = LoadedWhenNeeded("control", _is_control, load_control)
+    spread = LoadedWhenNeeded("spread", is_loop, load_spread)
     short: tuple[Pass, ...] = (Transposes(), ShortAxis(optimize)) if differentiated else ()
     passes: tuple[Pass, ...] = (
         InlineCalls(),  # first, so that all others see through calls
@@ -80,9 +80,9 @@ def default_passes(
         Algebra(),  # simpler arithmetic, and less of it
         CommonSubexpressions(),  # the passes above make equal nodes out of different ones
         *short,  # gradients reduce along the axes of what they belong to
-        OfControlFlow(optimize),  # then all that bodies take is as simple as it gets
+        control,  # then all that bodies take is as simple as it gets
         Fold(),  # loops give back what never changes, and some of that is known
-        OfLoops(optimize),  # loops that are left may be no loops at all
+        spread,  # loops that are left may be no loops at all
         DeadCode(),  # last: they leave behind what they replaced
     )
     return passes

@@ -47,8 +47,6 @@ class Spread:
 
     def run(self, graph: Graph, /) -> PassResult:
         """The graph with fewer loops."""
-        if not any(is_loop(op) for op in dict.fromkeys(graph.ops)):
-            return PassResult(graph, False)
         work = Rebuild(graph)
         found = False
         for node, op in enumerate(graph.ops):

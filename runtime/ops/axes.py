@@ -10,7 +10,7 @@ import numpy as np
 from tapeline.runtime.dims import Dim
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 from tapeline.runtime.spec import Shape, normalize_axis
-from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.tensor import Tensor, known_value
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,7 +43,7 @@ def as_index(op_name: str, value: object) -> int:
     """`value` as a Python int; an `ArgumentTypeError` where it is none."""
     if isinstance(value, bool | np.bool) or not hasattr(value, "__index__"):
         raise ArgumentTypeError(f"{op_name}: expected an int, got {value!r}")
-    if type(value) is Tensor and is_unknown(value):
+    if type(value) is Tensor and known_value(value) is None:
         from tapeline.runtime.ops.searching import size_of  # an op, and all ops need axes
 
         return size_of(op_name, value)  # type: ignore[no-any-return]  # see Dim
@@ -54,12 +54,6 @@ def as_indices(op_name: str, value: Any) -> tuple[int, ...]:
     """One int or several as a tuple."""
     is_one = isinstance(value, int | np.integer) or getattr(value, "ndim", None) == 0
     return tuple([as_index(op_name, one) for one in ((value,) if is_one else value)])
-
-
-def is_unknown(x: Tensor) -> bool:
-    """Whether a trace does not know the tensor's value."""
-    held = x._value
-    return type(held) is not np.ndarray and getattr(held, "known", None) is None
 
 
 def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:

@@ -16,11 +16,19 @@ from tapeline.runtime.dispatch import BUSY
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.operators import constant
-from tapeline.runtime.ops.axes import as_index, is_unknown
+from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.cast import identity
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.spec import DType, Shape, canonical_dtype
-from tapeline.runtime.tensor import Tensor, TensorLike, adopt, as_tensor, new_tensor, wrap
+from tapeline.runtime.tensor import (
+    Tensor,
+    TensorLike,
+    adopt,
+    as_tensor,
+    known_value,
+    new_tensor,
+    wrap,
+)
 from tapeline.runtime.unwatched import is_int_or_ints, plain_array, wrapped
 
 if TYPE_CHECKING:
@@ -512,7 +520,7 @@ def arange(
     for name, value in (("start", start), ("stop", stop), ("step", step)):
         if value is None or isinstance(value, str | bytes):
             raise ArgumentTypeError(f"arange: {name} must be a number, got {value!r}")
-    if any(type(bound) is Tensor and is_unknown(bound) for bound in (start, stop, step)):
+    if any(type(bound) is Tensor for bound in (start, stop, step)):
         return _unknown_range(start, stop, step, chosen_dtype("arange", dtype, _INT64))
     if is_open_shape((start, stop, step)) and all(
         isinstance(bound, int) for bound in (start, stop, step)
@@ -523,8 +531,8 @@ def arange(
 
 
 def known_number(bound: Any) -> Any:
-    """A bound as a number, where it is a tensor of a trace that is made of constants."""
-    found = getattr(bound._value, "known", None) if type(bound) is Tensor else None
+    """A bound as a number; a tensor whose value a trace does not know as it is."""
+    found = known_value(bound) if type(bound) is Tensor else None
     return bound if found is None else found.item()
 
 
@@ -532,12 +540,16 @@ def _unknown_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
     """Whole numbers between bounds that a trace computes."""
     from tapeline.runtime.ops.searching import span  # which is made of what follows here
 
-    for name, bound in (("start", start), ("stop", stop), ("step", step)):
+    if not isinstance(step, int | np.integer):
+        raise ArgumentTypeError(
+            f"arange: step must be an int where a trace computes start or stop, got {step!r}"
+        )
+    for name, bound in (("start", start), ("stop", stop)):
         given = as_tensor(bound)
-        if given.dtype.kind not in "iu" or given.size != 1 or (name == "step" and bound is given):
+        if given.dtype.kind not in "iu" or given.size != 1:
             raise ArgumentTypeError(
-                f"arange: {name} must be a whole number where a trace computes the bounds"
-                f"{', and known' if name == 'step' else ''}; got {bound!r}"
+                f"arange: {name} must be a whole number where a trace computes start or stop, got "
+                f"{bound!r}"
             )
     start, stop = (as_tensor(bound, _INT64).reshape(()) for bound in (start, stop))
     if step == 1:

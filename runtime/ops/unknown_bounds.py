@@ -15,11 +15,10 @@ from tapeline.runtime.dims import Dim
 from tapeline.runtime.errors import ArgumentTypeError
 from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.ops.arithmetic import floor_divide
-from tapeline.runtime.ops.axes import is_unknown
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.searching import span
 from tapeline.runtime.ops.selection import maximum, minimum, where
-from tapeline.runtime.tensor import Tensor, as_tensor
+from tapeline.runtime.tensor import Tensor, as_tensor, known_value
 
 
 class UnknownSlice(NamedTuple):
@@ -34,7 +33,7 @@ def _is_unknown_bound(value: Any) -> bool:
     kind = type(value)
     if kind is Dim or kind is OpenNumber or not hasattr(kind, "__tapeline_tensor__"):
         return False  # open sizes have bounds of their own; an open number is a constant then
-    return is_unknown(as_tensor(value))
+    return known_value(as_tensor(value)) is None
 
 
 def unknown_slices(key: Any, ndim: int) -> list[UnknownSlice]:

@@ -88,6 +88,17 @@ def test_a_tensor_is_a_size(name: str) -> None:
     assert compiled.trace_count == 1 or name in ("reshape", "roll")  # which have conditions
 
 
+@pytest.mark.parametrize(
+    "name", [n for n in SIZES if n not in ("reshape", "roll", "tile", "broadcast_to")]
+)
+def test_numpy_s_own_functions_take_them_too(name: str) -> None:
+    make = SIZES[name]
+    compiled = tl.function(lambda n: make(np, n))
+    for n in (3, 4, 6, 8):
+        np.testing.assert_allclose(compiled(tl.asarray(n)), make(np, n), rtol=1e-15)
+    assert compiled.trace_count == 1
+
+
 def test_sizes_of_arguments_stay_sizes_of_the_whole_call() -> None:
     f = tl.function(lambda x: (x[: x.shape[0] // 2], tl.zeros(x.shape[0] + 1)))
     for n in (3, 8, 5):

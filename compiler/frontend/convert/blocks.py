@@ -129,6 +129,19 @@ class Blocks(ast.NodeTransformer):
         value = operate("append", load(name, node), self.visit(call.args[0]), like=node)
         return at(ast.Assign(node.targets, value), node)
 
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        """`x[key] += v`: x is asked what that means where the key is a mask; `x.a += v` is a read
+        as well."""
+        self.generic_visit(node)
+        target = node.target
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            holder = load(target.value.id, node)
+            read = operate("attr", holder, constant(self._mangled(target.attr), node), like=node)
+            return [at(ast.Expr(read), node), node]
+        if isinstance(target, ast.Subscript):
+            target.value = operate("cell", target.value, like=target.value)
+        return node
+
     def visit_If(self, node: ast.If) -> Any:
         """`if`: two blocks and a choice between them."""
         if suspends([node]):
@@ -306,19 +319,6 @@ class Blocks(ast.NodeTransformer):
         if self._class_name and name.startswith("__") and not name.endswith("__"):
             return f"_{self._class_name.lstrip('_')}{name}"
         return name
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        """`x[key] += v`: x is asked what that means where the key is a mask; `x.a += v` is a read
-        as well."""
-        self.generic_visit(node)
-        target = node.target
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-            holder = load(target.value.id, node)
-            read = operate("attr", holder, constant(self._mangled(target.attr), node), like=node)
-            return [at(ast.Expr(read), node), node]
-        if isinstance(node.target, ast.Subscript):
-            node.target.value = operate("cell", node.target.value, like=node.target.value)
-        return node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         """The read of an item: of an array of NumPy also where a tensor says which."""

@@ -14,8 +14,6 @@ import numpy as np
 from tapeline.compiler.frontend.convert.new_arrays import array_of
 from tapeline.compiler.frontend.convert.state import is_staging, is_symbolic
 from tapeline.compiler.frontend.convert.tables import enumerated
-from tapeline.runtime.ops import creation
-from tapeline.runtime.ops.shaping import broadcast_to
 from tapeline.runtime.tensor import as_tensor
 
 _DISPATCHER: Final = type(np.sum)
@@ -107,13 +105,6 @@ def _scalar(kind: Any) -> Callable[..., Any]:
     return convert
 
 
-def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **options: Any) -> Any:
-    if not is_symbolic(fill_value) and not _holds_tensors(fill_value):
-        return np.full(shape, fill_value, dtype, order, **options)
-    value = as_tensor(_as_array(fill_value), None if dtype is None else np.dtype(dtype))
-    return creation.asarray(broadcast_to(value, shape), copy=True)
-
-
 def _from_items(items: Iterable[Any], dtype: Any, count: int = -1, **options: Any) -> Any:
     found = builtins.list(items)
     if not _holds_tensors(found):
@@ -156,7 +147,6 @@ NUMPY: Final[dict[Any, Callable[..., Any]]] = {
     np.require: _converted(np.require),
     np.ascontiguousarray: _at_least_1d(np.ascontiguousarray),
     np.asfortranarray: _at_least_1d(np.asfortranarray),
-    np.full: _full,
     np.ndenumerate: enumerated,
     np.fromiter: _from_items,
     **{

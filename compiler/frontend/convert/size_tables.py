@@ -1,7 +1,8 @@
 """NumPy's arrays that are made of sizes, such as `np.arange(x.shape[0])`.
 
-Where the trace leaves the sizes open, they are tensors, which are open too; NumPy itself would ask
-for the sizes at hand. Whoever asks such a tensor for its elements still gets them, for these sizes.
+Where the trace leaves the sizes open, or computes them, or what fills the array, they are tensors;
+NumPy itself would ask for the numbers at hand. Whoever asks such a tensor for its elements still
+gets them, for these sizes.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.compiler.frontend.convert.tables import is_unknown
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime import nest
 from tapeline.runtime.dims import is_open
-from tapeline.runtime.ops import creation, grids, trigonometric
-from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.ops import creation, grids, shaping, trigonometric
+from tapeline.runtime.tensor import Tensor, as_tensor
 
 
 def _eye(rows: Any, columns: Any = None, k: int = 0, dtype: Any = float) -> Tensor:
@@ -40,7 +42,8 @@ def _ones(shape: Any, dtype: Any = None) -> Tensor:
 
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
-    return creation.full(shape, fill_value, dtype=dtype)
+    value = as_tensor(fill_value, None if dtype is None else np.dtype(dtype), "np.full")
+    return creation.asarray(shaping.broadcast_to(value, shape), copy=True)
 
 
 def _linspace(
@@ -92,9 +95,12 @@ def open_to_sizes(function: Any, plain: Callable[..., Any]) -> Callable[..., Any
         return plain
 
     def make(*args: Any, **options: Any) -> Any:
-        if any(map(is_open, nest.flatten((args, options)))):
+        leaves = nest.flatten((args, options))
+        is_computed = any(map(is_unknown, leaves))
+        if is_computed or any(map(is_open, leaves)):
             try:
-                return _as_table(counterpart(*args, **options))
+                made = counterpart(*args, **options)
+                return made if is_computed else _as_table(made)
             except TypeError:  # options of NumPy's own
                 pass
         return plain(*args, **options)

@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.frontend.convert.state import is_symbolic
-from tapeline.runtime.tensor import as_tensor
+from tapeline.runtime.tensor import as_tensor, known_value
 
 
 def is_unknown(x: Any) -> bool:
     """Whether `x` is a tensor whose elements the trace does not know."""
-    if not is_symbolic(x):
-        return False
-    value = as_tensor(x)._value
-    return type(value) is not np.ndarray and getattr(value, "known", None) is None
+    return is_symbolic(x) and known_value(as_tensor(x)) is None
 
 
 def enumerated(array: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
