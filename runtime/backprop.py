@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from tapeline.runtime.array_walk import as_cotangent
-from tapeline.runtime.dispatch import BUSY, GUARDED, STATE, guarding
+from tapeline.runtime.dispatch import BUSY, GUARDED, STATE, bind, guarding
 from tapeline.runtime.errors import ArgumentError, ShapeError
+from tapeline.runtime.op import get_op
 from tapeline.runtime.record import Node, TapeSet, release, source_nodes
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 from tapeline.runtime.walk import (
@@ -172,7 +173,8 @@ def walk_from(
     here["masked"], here["sparse"] = False, sparse
     try:
         walk(space, own, wanted, seeds)
-        if here["masked"] and space is TENSOR_SPACE:
+        masks = here["masked"] and space is TENSOR_SPACE
+        if masks:
             wanted = _settled(own, wanted, seeds)
     finally:
         here["sparse"] = before_sparse
@@ -185,8 +187,15 @@ def walk_from(
         part = wanted[node]
         if type(part) is not Tensor:
             part = wrap(part) if type(part) is _ndarray and not BUSY[0] else as_cotangent(part)
+        elif masks and part._node is not None and _nobody_traces(part):
+            part = bind(get_op("guarded_result"), (part,))
         found.append(part)
     return found
+
+
+def _nobody_traces(part: Tensor) -> bool:
+    """Whether a recorded gradient is one of numbers: in traces products are guarded ones."""
+    return GUARDED[0] and STATE.handler is None and part._value.dtype.kind in "fc"
 
 
 def _any_nan(found: dict[Node | None, Any]) -> bool:

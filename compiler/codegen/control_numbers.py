@@ -108,7 +108,7 @@ class NumberEmitter:
         b = self.b
         assert isinstance(op.lowering, Pointwise)
         emit = op.lowering.emit
-        plain = b.mul(*values) if op is get_op("guarded_multiply") else b.div(*values)
+        plain = b.div(*values) if op is get_op("guarded_divide") else b.mul(*values)
         return b.rare(b.is_nan(plain), lambda _: [emit(b, *values)], [plain])[0]
 
     def _note_sign(self, op: Op, values: Sequence[Value], made: Value) -> None:

@@ -24,7 +24,7 @@ from tapeline.runtime.spec import Shape, TensorSpec
 Pieces: TypeAlias = tuple[Value, ...]
 Positions: TypeAlias = npt.NDArray[np.int64]
 
-GUARDED = frozenset(map(get_op, ("guarded_multiply", "guarded_divide")))
+GUARDED = frozenset(map(get_op, ("guarded_multiply", "guarded_product", "guarded_divide")))
 """Products and quotients that differ from the plain ones only where these are NaN."""
 
 _FOLDS = {
@@ -209,7 +209,7 @@ class PieceBuilder:
         op = graph.ops[node]
         if op not in GUARDED:
             return tuple(b.emit_op(emit, *row, *attrs) for row in rows)
-        plain_of = b.mul if op is get_op("guarded_multiply") else b.div
+        plain_of = b.div if op is get_op("guarded_divide") else b.mul
         plain = [plain_of(*row) for row in rows]
         wrong = b.is_nan(plain[0])
         for x in plain[1:]:

@@ -31,7 +31,7 @@ Signed = tuple[int, int]
 """A value: its number, and 1, or -1 for the negative of the one with that number."""
 
 _UNSIGNED = ("square", "abs")
-_PRODUCTS = ("multiply", "guarded_multiply", "divide")
+_PRODUCTS = ("multiply", "guarded_multiply", "guarded_product", "divide")
 
 
 @dataclass(frozen=True, slots=True)

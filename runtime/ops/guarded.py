@@ -18,6 +18,7 @@ import numpy as np
 from tapeline.runtime.op import Attrs, ScalarEmitter, V
 from tapeline.runtime.ops.pointwise import (
     along,
+    call,
     conjugate,
     define_pointwise,
     masked,
@@ -43,7 +44,7 @@ def _multiply_vjp_ct(ct: Any, attrs: Attrs, x: Any, derivative: Any) -> Any:
 
 
 def _multiply_vjp_derivative(ct: Any, attrs: Attrs, x: Any, derivative: Any) -> Any:
-    return masked(unbroadcast(along(conjugate(x), conjugate(ct)), derivative.shape))
+    return masked(unbroadcast(call(GUARDED_PRODUCT, conjugate(x), ct), derivative.shape))
 
 
 def _multiply_emit(b: ScalarEmitter[V], ct: V, derivative: V) -> V:
@@ -81,7 +82,7 @@ def _divide_vjp_ct(ct: Any, attrs: Attrs, x: Any, divisor: Any) -> Any:
 
 def _divide_vjp_divisor(ct: Any, attrs: Attrs, x: Any, divisor: Any) -> Any:
     twice = over(over(ct, divisor), divisor)
-    return unbroadcast(-along(conjugate(x), conjugate(twice)), divisor.shape)
+    return unbroadcast(-call(GUARDED_PRODUCT, conjugate(x), twice), divisor.shape)
 
 
 def _divide_emit(b: ScalarEmitter[V], ct: V, divisor: V) -> V:
@@ -102,3 +103,63 @@ GUARDED_DIVIDE = define_pointwise(
     domain=(0.5, 3.0),
 )
 """`ct / divisor`, but 0 where that is NaN and `ct` is 0."""
+
+
+def _product_kernel(x: Any, y: Any) -> Any:
+    with np.errstate(invalid="ignore", over="ignore"):
+        product = x * y
+    wrong = np.isnan(product)
+    if not wrong.any():
+        return product
+    return np.where(wrong & ((x == 0) | (y == 0)), product.dtype.type(0), product)
+
+
+def _product_vjp(ct: Any, attrs: Attrs, x: Any, y: Any) -> Any:
+    return unbroadcast(call(GUARDED_PRODUCT, ct, conjugate(y)), x.shape)
+
+
+def _product_vjp_y(ct: Any, attrs: Attrs, x: Any, y: Any) -> Any:
+    return _product_vjp(ct, attrs, y, x)
+
+
+def _product_emit(b: ScalarEmitter[V], x: V, y: V) -> V:
+    product = b.mul(x, y)
+    zero = b.const(0, x)
+    wins = b.bit_or(b.compare("eq", x, zero), b.compare("eq", y, zero))
+    return b.select(b.bit_and(b.compare("ne", product, product), wins), zero, product)
+
+
+GUARDED_PRODUCT = define_pointwise(
+    "guarded_product",
+    kernel=_product_kernel,
+    kinds="fc",
+    n_inputs=2,
+    saves=(0, 1),
+    vjps=(_product_vjp, _product_vjp_y),
+    emit=_product_emit,
+)
+"""`x * y`, but 0 where that is NaN and one of them is 0: two cotangents, of a derivative and of its
+derivative, each of which says whether anything depends on the result."""
+
+
+def _same_kernel(x: Any) -> Any:
+    return x
+
+
+def _same_vjp(ct: Any, attrs: Attrs) -> Any:
+    return masked(ct)
+
+
+def _same_emit(b: ScalarEmitter[V], x: V) -> V:
+    return x
+
+
+GUARDED_RESULT = define_pointwise(
+    "guarded_result",
+    kernel=_same_kernel,
+    kinds="fc",
+    vjps=(_same_vjp,),
+    emit=_same_emit,
+)
+"""A gradient that was found behind a mask: so is what is differentiated once more through it, for
+zeros of that mask are factors there."""

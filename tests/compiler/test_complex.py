@@ -113,7 +113,7 @@ def special_numbers(dtype: str) -> Any:
 def contraction_matters(op: Op, inputs: tuple[Any, ...]) -> Any:
     """Where the products within a complex product overflow: NumPy's loops may add before they
     round, or not, as lengths say."""
-    if op.name not in ("multiply", "square", "guarded_multiply"):
+    if op.name not in ("multiply", "square", "guarded_multiply", "guarded_product"):
         return np.zeros(inputs[0].shape, bool)
     x, y = inputs if len(inputs) == 2 else inputs * 2
     products = [a * b for a in (x.real, x.imag) for b in (y.real, y.imag)]

@@ -10,7 +10,7 @@ import pytest
 
 import tapeline as tl
 from tapeline.runtime.dispatch import GUARDING
-from tapeline.runtime.ops.guarded import GUARDED_DIVIDE, GUARDED_MULTIPLY
+from tapeline.runtime.ops.guarded import GUARDED_DIVIDE, GUARDED_MULTIPLY, GUARDED_PRODUCT
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -144,6 +144,9 @@ def test_kernels_say_when_a_zero_wins() -> None:
     np.testing.assert_array_equal(
         GUARDED_MULTIPLY.kernel(ct, factor), [0.0, 0.0, 0.0, np.nan, 6.0, np.nan]
     )
+    np.testing.assert_array_equal(
+        GUARDED_PRODUCT.kernel(ct, factor), [0.0, 0.0, 0.0, 0.0, 6.0, np.nan]
+    )
     divisor = np.array([0.0, np.nan, np.inf, 0.0, 4.0, 1.0])
     np.testing.assert_array_equal(
         GUARDED_DIVIDE.kernel(ct, divisor), [0.0, 0.0, np.nan, np.nan, 0.5, np.nan]
@@ -163,3 +166,22 @@ def test_zeros_win_for_single_numbers_and_along_directions(mode: Wrapper) -> Non
         assert tl.grad(mode(tl.std))(tl.asarray(3.5)).item() == 0.0
         for g, x in ((f, zero), (sinc, zero), (norm, zeros), (mode(tl.std), zeros)):
             assert tl.jvp(g, [x], [tl.ones_like(x)])[1].item() == 0.0
+
+
+@MODES
+@pytest.mark.parametrize("name", ["erf", "log", "sqrt", "asin", "atan", "log1p", "tanh"])
+def test_zeros_win_in_third_derivatives(name: str, mode: Wrapper) -> None:
+    x = np.array([0.3, np.inf, -np.inf, np.nan, 0.7])
+    function = getattr(tl, name)
+
+    def thrice(f: Callable[..., Any]) -> Callable[..., Any]:
+        for _ in range(3):
+            f = tl.grad(lambda x, f=f: tl.sum(f(x)))
+        return f
+
+    want = thrice(function)(tl.asarray(x[[0, 4]])).numpy()
+    masked = mode(lambda x: tl.where(tl.isfinite(x), function(x), 0.0))
+    with np.errstate(all="ignore"):
+        for found in (thrice(masked)(tl.asarray(x)), mode(thrice(masked))(tl.asarray(x))):
+            np.testing.assert_allclose(found.numpy()[[0, 4]], want, rtol=1e-12)
+            assert not found.numpy()[1:4].any()
