@@ -200,7 +200,7 @@ def add_recording_entry(
 def is_long(executable: Executable) -> bool:
     """Whether the code runs so long that it pays to release the GIL. Host calls need the GIL
     anyway."""
-    if executable.module.hosts:
+    if not all(step.is_rare for step in executable.module.hosts):
         return False
     if executable.module.has_control:
         return True

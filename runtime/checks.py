@@ -19,6 +19,7 @@ from tapeline.runtime.ops.comparison import (
 )
 from tapeline.runtime.ops.effects import HOST_CHECK, Claim
 from tapeline.runtime.ops.logic import isfinite
+from tapeline.runtime.ops.reduction import all as every
 from tapeline.runtime.ops.signs import abs as absolute
 from tapeline.runtime.spec import TensorSpec
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, wrap
@@ -46,7 +47,8 @@ _BOOL = np.dtype(np.bool_)
 
 def _check(condition: Tensor, text: str, message: str, **data: Tensor) -> None:
     claim = Claim(f"{message}: {text}" if message else text, tuple(data))
-    bind(HOST_CHECK, (condition, *data.values()), (claim,))
+    holds = condition if condition.ndim == 0 else every(condition)
+    bind(HOST_CHECK, (holds, condition, *data.values()), (claim,))
 
 
 def Assert(  # TensorFlow's name

@@ -98,6 +98,8 @@ class Trait(enum.Flag):
     """Its one sub-graph, applied to its inputs, is all that it means."""
     SIZED = enum.auto()
     """The size of its result depends on values; its last attribute is that size, or None."""
+    CHECK = enum.auto()
+    """Where its first input, a single bool, is true, it gives true and does nothing."""
 
 
 V = TypeVar("V")

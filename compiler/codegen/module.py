@@ -146,7 +146,10 @@ class _Assembler:
         """Adds the call of a step."""
         if kernel is None:
             assert isinstance(step, HostStep)
-            self._call_host(step, pointers)
+            if step.is_rare:
+                self._call_check(step, pointers)
+            else:
+                self._call_host(step, pointers)
         elif isinstance(step, HostStep):
             self._call_routine(kernel, step, pointers, scratch)
         else:
@@ -328,6 +331,19 @@ class _Assembler:
                 self.lines.append(f"  store ptr {pointer}, ptr {place}")
             self._launch(name, launch)
         bad = self.value(f"icmp ne i64 {self.value('load i64, ptr %E')}, 0")
+        self._call_host_if(bad, step, pointers)
+
+    def _call_check(self, step: HostStep, pointers: dict[int, str]) -> None:
+        """The host call of a check, if it does not hold."""
+        (holds, *_), (out,) = step.inputs, step.outputs
+        place = self.place(pointers[holds.buffer], holds.layout.offset)
+        value = self.value(f"load i8, ptr {place}")
+        self.lines.append(
+            f"  store i8 1, ptr {self.place(pointers[out.buffer], out.layout.offset)}"
+        )
+        self._call_host_if(self.value(f"icmp eq i8 {value}, 0"), step, pointers)
+
+    def _call_host_if(self, bad: str, step: HostStep, pointers: dict[int, str]) -> None:
         number = len(self.hosts)
         self.lines.append(f"  br i1 {bad}, label %bad{number}, label %good{number}")
         self.lines.append(f"bad{number}:")

@@ -11,7 +11,7 @@ from tapeline.compiler.codegen.routine import Routine
 from tapeline.compiler.codegen.views import Layout
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
-from tapeline.runtime.op import Attrs, Op
+from tapeline.runtime.op import Attrs, Op, Trait
 from tapeline.runtime.spec import TensorSpec
 
 BufferKind: TypeAlias = Literal["input", "output", "constant", "arena", "row"]
@@ -66,7 +66,7 @@ class HostStep:
     """A call of an op's NumPy kernel, for ops that have no lowering.
 
     With a `routine` a native kernel does the work, and the NumPy kernel is called only to raise
-    what it raises for bad values.
+    what it raises for bad values; that of a check only where it does not hold.
     """
 
     op: Op
@@ -77,6 +77,11 @@ class HostStep:
     nodes: tuple[int, ...]
     location: Location | None = None
     routine: Routine | None = None
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether the NumPy kernel is called only to raise something."""
+        return self.routine is not None or bool(self.op.traits & Trait.CHECK)
 
 
 @dataclass(frozen=True, slots=True)

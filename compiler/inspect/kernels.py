@@ -29,7 +29,7 @@ class KernelInfo:
     Attributes
     ----------
     kind : str
-        "loop", "product", or "NumPy call" where an op has no lowering.
+        "loop", "product", "routine", "control", or "NumPy call" where an op has no lowering.
     strategy : str
         How its loops are built; empty for a NumPy call.
     ops : tuple of str
@@ -154,7 +154,7 @@ def _info(graph: Graph, step: ProgramStep, kernel: Kernel | None) -> KernelInfo:
         return KernelInfo("control", strategy, ops[:1], (), 0, 0, location)
     nbytes = sum(map(_placed_bytes, (*step.inputs, *step.outputs)))
     shape = step.outputs[0].spec.static_shape if step.outputs else ()
-    kind = "NumPy call" if kernel is None else "routine"
+    kind = "routine" if step.is_rare else "NumPy call"
     return KernelInfo(kind, strategy, ops, shape, nbytes, math.prod(shape), location)
 
 

@@ -74,7 +74,7 @@ HOST_ASSERT = define_op(
     infer=_infer,
     attr_names=("message",),
     vjps=(None,),
-    traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
+    traits=Trait.EFFECT | Trait.NO_RECOMPUTE | Trait.CHECK,
     kinds="b",
     batch=_assert_batch,
 )
@@ -89,9 +89,9 @@ class Claim:
     names: tuple[str, ...]
 
 
-def _check_kernel(condition: Any, *rest: Any) -> Any:
+def _check_kernel(holds: Any, condition: Any, *rest: Any) -> Any:
     *data, claim = rest
-    if condition.all():
+    if holds:
         return np.array(True)
     shown = [f"{claim.text} does not hold"]
     if condition.ndim:
@@ -107,12 +107,14 @@ def _check_batch(
     op: Op, size: int, inputs: Sequence[Tensor], mapped: Sequence[bool], attrs: Attrs
 ) -> Tensor:
     """Once for all examples at work, whose values are shown with the others."""
-    holds, *data = spread_all(inputs, mapped, size)
+    holds, condition, *data = spread_all(inputs, mapped, size)
     idle = _idle()
     if idle is not None:
-        idle = apply("reshape", idle, attrs=((size, *([1] * (holds.ndim - 1))),))
-        holds = apply("logical_or", holds, apply("broadcast_to", idle, attrs=(holds.shape,)))
-    bind(op, (holds, *data), attrs)
+        holds = apply("logical_or", holds, idle)
+        idle = apply("reshape", idle, attrs=((size, *([1] * (condition.ndim - 1))),))
+        idle = apply("broadcast_to", idle, attrs=(condition.shape,))
+        condition = apply("logical_or", condition, idle)
+    bind(op, (apply("all", holds, attrs=((0,), False)), condition, *data), attrs)
     return _true(size)
 
 
@@ -122,11 +124,12 @@ HOST_CHECK = define_op(
     infer=_infer,
     n_inputs=None,
     attr_names=("claim",),
-    traits=Trait.EFFECT | Trait.NO_RECOMPUTE,
+    traits=Trait.EFFECT | Trait.NO_RECOMPUTE | Trait.CHECK,
     kinds="biufc",
     batch=_check_batch,
 )
-"""Raises `CheckError` unless its first input is true everywhere, and shows the others."""
+"""Raises `CheckError` unless its first input is true: whether the second one is everywhere. Shows
+where it is not, and the others."""
 
 
 def _raise_kernel(error: BaseException | type[BaseException]) -> Any:

@@ -241,6 +241,28 @@ def test_checks_hold_or_raise_with_the_values(
         function(tl.asarray(bad))
 
 
+def test_checks_that_hold_call_no_python() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        tl.debugging.assert_all_finite(x)
+        total, k = tl.asarray(0.0), 0
+        while k < tl.astype(x[0], "int64"):
+            assert total < 100.0, "too much"
+            total = total + x[1]
+            k = k + 1
+        return total
+
+    for _ in range(2):
+        assert f(tl.asarray([5.0, 2.0])).item() == 10.0
+        with pytest.raises(CheckError, match="x finite does not hold; at"):
+            f(tl.asarray([5.0, np.inf]))
+        with pytest.raises(AssertionError, match="too much"):
+            f(tl.asarray([5.0, 40.0]))
+    (concrete,) = f.concrete_functions
+    assert "NumPy call" not in {kernel.kind for kernel in concrete.kernels()}
+    assert "call i64 @host" in concrete.llvm_ir()
+
+
 def test_checks_of_shapes_speak_when_a_function_is_traced() -> None:
     @tl.function
     def f(x: Any) -> Any:

@@ -57,8 +57,9 @@ def header_text(
         " * Arrays are contiguous in C order, and the caller's: nothing is allocated or kept. No",
         " * output may overlap anything else. `workspace` points to as many bytes as the macro",
         " * says, at an address that is a multiple of 64; calls at the same time need one each.",
-        " * Returned is 0, or what went wrong: the low byte is 1 or 3 where an index was out of",
-        " * range, and 4 where a loop made more turns than there is room for.",
+        " * Returned is 0, or what went wrong: the low byte is 1 where a check does not hold, 1 or",
+        " * 3 where an index was out of range, and 4 where a loop made more turns than there is",
+        " * room for.",
         *([" * Matrix products call CBLAS with ints of 32 bits: link with one, such as OpenBLAS."]
           if blas else []),
         " */",

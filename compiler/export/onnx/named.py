@@ -269,6 +269,7 @@ NAMED: dict[str, NamedRule] = {
     "last_writes": _last_writes,
     "fold_windows": _fold_windows,
     "host_assert": _left_out,
+    "host_check": _left_out,
     "host_print": _left_out,
     **dict.fromkeys(ARBITRARY_SIGNS, _either_sign),
 }

@@ -249,6 +249,26 @@ def test_matrix_products_without_blas(
 
 
 @needs_compiler
+def test_checks_that_do_not_hold_are_told_by_the_status(tmp_path: Path) -> None:
+    @tl.function
+    def total(x: Tensor) -> Any:
+        tl.debugging.assert_positive(x)
+        total, k = tl.asarray(0.0), 0
+        while k < x.shape[0]:
+            assert total < 100.0
+            total, k = total + x[k], k + 1
+        return total
+
+    made = tl.export.aot(total, tmp_path, (tl.TensorSpec([80]),))
+    x = np.ones(80)
+    status, (value,) = call(made, "total", [x])
+    assert status == 0
+    assert value == 80.0
+    for wrong in (np.where(np.arange(80) == 7, -1.0, x), 2 * x):
+        assert call(made, "total", [wrong])[0] == 1
+
+
+@needs_compiler
 @needs_x86_linux
 @pytest.mark.parametrize("target", ["host", "x86-64-v3", "x86-64-v2"])
 def test_control_flow_and_functions(target: str, tmp_path: Path, rng: np.random.Generator) -> None:
