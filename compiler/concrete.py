@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -506,6 +506,16 @@ class ConcreteFunction(TraceCalls):
         return compiled_to_html(
             self.name, (forward.graph, forward.module), (backward.graph, backward.module)
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from tapeline.compiler.saved.pickling import reduce_concrete  # builds on this class
+
+        return reduce_concrete(self)
+
+    def __copy__(self) -> Self:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
 
     def _repr_html_(self) -> str:
         from tapeline.compiler.inspect.notebook import concrete_html  # loads codegen

@@ -3,7 +3,6 @@ met."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -143,9 +142,6 @@ class OpenFunction(ConcreteFunction):
         made = cast("OpenFunction", super().with_captures(replaced))
         made._made = {}
         return made
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> OpenFunction:
-        return copy.copy(self)
 
 
 def _told_by_values(sizes: Sizes, given: tuple[int, ...]) -> tuple[Sizes, tuple[Any, ...]]:

@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import NodeSpec
 from tapeline.compiler.ir.text import attr_text
+from tapeline.runtime import errors
 from tapeline.runtime.dims import Dim, source_of
-from tapeline.runtime.errors import GraphError
-from tapeline.runtime.ops.effects import Message
+from tapeline.runtime.errors import GraphError, TapelineError
+from tapeline.runtime.ops.effects import Claim, Message
 from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import Shape, TensorSpec, dtype_named, spec_of
 
@@ -113,6 +114,8 @@ def attr_to_document(value: Any) -> Any:
         return {"complex": [attr_to_document(value.real), attr_to_document(value.imag)]}
     if value is Ellipsis:
         return {"ellipsis": True}
+    if isinstance(value, Claim):
+        return {"claim": [value.text, *value.names]}
     found = _exception_to_document(value)
     return {"opaque": attr_text(value)} if found is None else found
 
@@ -144,6 +147,8 @@ def attr_from_document(value: Any, depth: int = 0, sizes: Sizes = _NO_SIZES) -> 
             return _exception_from_document("error", name, arguments)
         case {"error_type": [str() as name, []]}:
             return _exception_from_document("error_type", name, ())
+        case {"claim": [str() as text, *names]} if all(type(name) is str for name in names):
+            return Claim(text, tuple(names))
         case {"opaque": text}:
             raise GraphError(f"the attribute {text} is an object of the process that wrote it")
         case dict():
@@ -152,7 +157,8 @@ def attr_from_document(value: Any, depth: int = 0, sizes: Sizes = _NO_SIZES) -> 
 
 
 def _exception_to_document(value: Any) -> Document | None:
-    """JSON for what raises: an exception that Python has, with arguments that JSON has."""
+    """JSON for what raises: an exception that Python or Tapeline has, with arguments that JSON
+    has."""
     if isinstance(value, Message):
         kind, key, args = value.error, "message", value.args
     elif isinstance(value, Exception):
@@ -163,18 +169,26 @@ def _exception_to_document(value: Any) -> Document | None:
         return None
     arguments = [attr_to_document(item) for item in args]
     is_plain = all(not isinstance(item, dict) or "opaque" not in item for item in arguments)
-    if getattr(builtins, kind.__name__, None) is not kind or not is_plain:
+    if _exception_named(kind.__name__) is not kind or not is_plain:
         return None
     return {key: [kind.__name__, arguments]}
 
 
 def _exception_from_document(key: str, name: str, arguments: Sequence[Any]) -> Any:
-    kind = getattr(builtins, name, None)
-    if not isinstance(kind, type) or not issubclass(kind, Exception):
-        raise GraphError(f"{name!r} is no exception that Python has")
+    kind = _exception_named(name)
+    if kind is None:
+        raise GraphError(f"{name!r} is no exception that Python or Tapeline has")
     if key == "error_type":
         return kind
     return Message(tuple(arguments), kind) if key == "message" else kind(*arguments)
+
+
+def _exception_named(name: str) -> type[Exception] | None:
+    for module, base in ((builtins, Exception), (errors, TapelineError)):
+        kind = getattr(module, name, None)
+        if isinstance(kind, type) and issubclass(kind, base):
+            return kind
+    return None
 
 
 def is_opaque(value: Any) -> bool:

@@ -1,4 +1,5 @@
-"""Pickling and deep copying of compiled functions: as their graphs with what they capture.
+"""Pickling and deep copying of compiled functions and traces: as their graphs with what they
+capture.
 
 A function that has traces goes as these, so it runs where its source is not; one that has none goes
 as the Python function, by its name where that leads to it. Where the program pickles by value, as
@@ -15,14 +16,16 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
+from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.function import Function
+from tapeline.compiler.ir.interchange_values import Document
 from tapeline.compiler.saved.reader import (
     LoadedFunction,
     Reference,
     find_function,
     load_function,
 )
-from tapeline.compiler.saved.writer import function_parts
+from tapeline.compiler.saved.writer import function_parts, pickled_ends
 from tapeline.runtime.errors import TapelineError
 from tapeline.runtime.variable import Variable
 
@@ -37,6 +40,19 @@ def reduce_function(function: Function[..., Any]) -> tuple[Callable[..., Any], t
     if reference is not None:
         return find_function, reference
     return type(function), (function.python_function, function.options)
+
+
+def reduce_concrete(
+    concrete: ConcreteFunction,
+) -> tuple[Callable[..., Any], tuple[bytes, list[Variable], Document]]:
+    """The same for one trace."""
+    return load_concrete, (*function_parts(concrete), pickled_ends(concrete))
+
+
+def load_concrete(content: bytes, variables: list[Variable], ends: Document) -> ConcreteFunction:
+    """The one trace that the content of a file holds, but for arguments and results."""
+    (found,) = load_function(content, variables, ends=ends).concrete_functions
+    return found
 
 
 def _reference(function: Function[..., Any]) -> tuple[str, str] | None:

@@ -67,12 +67,16 @@ def load_function(
     source: str | os.PathLike[str] | bytes,
     variables: Sequence[Variable] | None = None,
     reference: Reference | None = None,
+    ends: Document | None = None,
 ) -> LoadedFunction:
     """See `tapeline.load`; the bytes of a file will do as well. With `variables`, these are its
-    Variables; `reference` leads to the function that serves other signatures."""
+    Variables; `reference` leads to the function that serves other signatures; `ends` are arguments
+    and results of its one trace."""
     with ArchiveReader(source) as archive:
         try:
             document = archive.document()
+            if ends is not None:
+                document["traces"] = [{**one, **ends} for one in document["traces"]]
             check_header(document, FORMAT, VERSION)
             return _build(document, archive.array, variables, reference)
         except SavedFileError:

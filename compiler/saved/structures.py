@@ -9,12 +9,45 @@ import numpy as np
 
 from tapeline.compiler.frontend.signature import ordered_keys
 from tapeline.compiler.ir.interchange_values import attr_from_document, attr_to_document
+from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentTypeError, GraphError
 
 Encode = Callable[[Any], Any]
 """What stands for a leaf, or None where the leaf is no tensor."""
 
 MAX_DEPTH = 64
+
+
+class Part:
+    """A leaf that is no plain value: the name and the content that `read_structure` meets."""
+
+    def __init__(self, name: str, content: Any) -> None:
+        self.name = name
+        self.content = content
+
+
+class Pickled:
+    """Stands for the document of a structure in a pickle, which holds structures of all types: the
+    structure itself, with a `Part` for each leaf that is no plain value."""
+
+    def __init__(self, structure: Any) -> None:
+        self.structure = structure
+
+    def read(self, leaf: Callable[[str, Any], Any]) -> Any:
+        """As `read_structure`."""
+        return nest.map_structure(
+            lambda x: leaf(x.name, x.content) if type(x) is Part else x, self.structure
+        )
+
+
+class Elsewhere:
+    """Stands for an object of another process, such as the `self` of a method; shows as that."""
+
+    def __init__(self, shown: str) -> None:
+        self.shown = shown
+
+    def __repr__(self) -> str:
+        return self.shown
 
 
 def write_structure(value: Any, leaf: Encode, what: str) -> Any:
@@ -57,6 +90,8 @@ def _cannot(what: str, value: Any) -> ArgumentTypeError:
 
 def read_structure(document: Any, leaf: Callable[[str, Any], Any], depth: int = 0) -> Any:
     """The structure of a document; `leaf(name, content)` gives what stands for a tensor."""
+    if type(document) is Pickled:
+        return document.read(leaf)
     if depth > MAX_DEPTH or not isinstance(document, dict) or len(document) != 1:
         raise GraphError("a structure is an object with one key")
     ((name, content),) = document.items()

@@ -17,7 +17,7 @@ from tapeline.compiler.ir.interchange import graph_to_document, opaque_attribute
 from tapeline.compiler.ir.interchange_values import Document
 from tapeline.compiler.open_function import OpenFunction
 from tapeline.compiler.saved.archive import Arrays, replace_archive, write_archive
-from tapeline.compiler.saved.structures import write_structure
+from tapeline.compiler.saved.structures import Elsewhere, Part, Pickled, write_structure
 from tapeline.runtime import nest
 from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dims import Dim, source_of
@@ -50,7 +50,9 @@ def function_bytes(function: Function[..., Any]) -> bytes:
     return content.getvalue()
 
 
-def function_parts(function: Function[..., Any]) -> tuple[bytes, list[Variable]]:
+def function_parts(
+    function: Function[..., Any] | ConcreteFunction,
+) -> tuple[bytes, list[Variable]]:
     """The same without the values of Variables, and these."""
     content, variables = io.BytesIO(), list[Variable]()
     write_archive(content, *describe_function(function, None, variables))
@@ -63,7 +65,7 @@ def describe_function(
     kept: list[Variable] | None = None,
 ) -> tuple[Document, Arrays]:
     """The document of a function, and the arrays that it refers to. Its Variables join `kept`, and
-    their values are left out then."""
+    their values are left out then, and arguments and results of one trace: see `pickled_ends`."""
     if isinstance(function, ConcreteFunction):
         concretes = [function]
     elif not isinstance(function, Function):
@@ -79,7 +81,8 @@ def describe_function(
             f"save: {_name(function)} has no trace yet; call it once, or pass signatures="
         )
     arrays = Arrays()
-    writer = _Writer(arrays, kept)
+    is_pickled = isinstance(function, ConcreteFunction) and kept is not None
+    writer = _Writer(arrays, kept, with_ends=not is_pickled)
     doc = None
     if isinstance(function, Function):
         doc = inspect.getdoc(function.python_function)
@@ -150,8 +153,9 @@ def _parameters(function: Function[..., Any] | ConcreteFunction) -> list[Documen
 class _Writer:
     """The parts of a document that traces share: arrays and Variables."""
 
-    def __init__(self, arrays: Arrays, kept: list[Variable] | None) -> None:
+    def __init__(self, arrays: Arrays, kept: list[Variable] | None, *, with_ends: bool) -> None:
         self.arrays = arrays
+        self._with_ends = with_ends
         self._with_values = kept is None
         self._variables: dict[int, int] = {}
         self._kept: list[Variable] = [] if kept is None else kept
@@ -180,40 +184,27 @@ class _Writer:
     def _value(self, variable: Variable) -> Any:
         return self.arrays.store(np.asarray(variable.numpy())) if self._with_values else None
 
+    def _ends(self, concrete: ConcreteFunction) -> Document:
+        """The arguments that a trace is for, and its results."""
+
+        def part(value: Any) -> Any:
+            if type(value) is Part:
+                return {value.name: value.content}
+            return {"array": self.arrays.store(value)} if isinstance(value, np.ndarray) else None
+
+        def here(value: Any) -> Any:
+            return value.ref() if type(value) is Identity else value
+
+        args, kwargs = nest.map_structure(here, _given_parts(concrete))
+        return {
+            "args": [write_structure(v, part, f"argument {k}") for k, v in enumerate(args)],
+            "kwargs": [[k, write_structure(v, part, k)] for k, v in kwargs.items()],
+            "results": write_structure(_result_parts(concrete), part, "the result"),
+        }
+
     def trace(self, concrete: ConcreteFunction) -> Document:
         """One trace: graph, arguments, what it takes besides, and how results are put together."""
         _check(concrete)
-        args, kwargs, placeholders = concrete.given
-        numbers: dict[int, int] = {}
-        for number, placeholder in enumerate(placeholders):
-            numbers.setdefault(id(placeholder), number)
-
-        def argument(value: Any) -> Any:
-            if type(value) is OpenNumber:
-                word = "negative " if value.sign < 0 else ""
-                return {"number": f"{word}{value.kind.__name__}"}
-            found = numbers.get(id(value)) if type(value) is Tensor else None
-            return None if found is None else {"tensor": found}
-
-        def given(value: Any, what: str) -> Any:
-            owned = nest.map_structure(lambda x: x.ref() if type(x) is Identity else x, value)
-            return write_structure(owned, argument, what)
-
-        structure, leaves = concrete.rebuilding()
-        outputs = {id(marker): (position, value) for marker, position, value in leaves}
-
-        def result(value: Any) -> Any:
-            position, kept = outputs.get(id(value), (None, None))
-            if position is not None:
-                return {"number" if kept else "output": position}
-            if isinstance(kept, np.ndarray):
-                return {"array": self.arrays.store(kept)}
-            if type(kept) is Dim:
-                return {"size": source_of(kept)}
-            if id(value) in outputs:
-                return write_structure(kept, lambda _: None, "a result")
-            return None
-
         names = concrete.graph.attrs
         hidden: list[Document] = []
         for node, source, is_variable in concrete.hidden_sources():
@@ -226,18 +217,63 @@ class _Writer:
             hidden.append({"node": node, "array": self.arrays.store(value)})
         return {
             "graph": graph_to_document(concrete.graph, self.arrays.store),
-            "args": [given(v, f"argument {k}") for k, v in enumerate(args)],
-            "kwargs": [[k, given(v, k)] for k, v in kwargs.items()],
+            **(self._ends(concrete) if self._with_ends else {}),
             "inputs": [str(names[node][0]) for node in concrete.graph.placeholders],
-            "n_tensors": len(placeholders),
+            "n_tensors": len(concrete.given[2]),
             **_open_parts(concrete),
             "hidden": hidden,
             "variables": [self.variable(variable) for variable in concrete.variables],
             "assigned": [self.variable(variable) for variable in concrete.assigned_variables],
             "n_results": len(concrete.outputs),
-            "results": write_structure(structure, result, "the result"),
             "written": concrete.written_arguments(),
         }
+
+
+def _given_parts(concrete: ConcreteFunction) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments that a trace is for, with a `Part` for each tensor and each open number."""
+    args, kwargs, placeholders = concrete.given
+    numbers: dict[int, int] = {}
+    for number, placeholder in enumerate(placeholders):
+        numbers.setdefault(id(placeholder), number)
+
+    def part(value: Any) -> Any:
+        owned = value.ref() if type(value) is Identity else value
+        if type(owned) is OpenNumber:
+            word = "negative " if owned.sign < 0 else ""
+            return Part("number", f"{word}{owned.kind.__name__}")
+        found = numbers.get(id(owned)) if type(owned) is Tensor else None
+        return value if found is None else Part("tensor", found)
+
+    found: tuple[tuple[Any, ...], dict[str, Any]] = nest.map_structure(part, (args, kwargs))
+    return found
+
+
+def _result_parts(concrete: ConcreteFunction) -> Any:
+    """The results of a trace, with a `Part` for each tensor, open number and open size."""
+    structure, leaves = concrete.rebuilding()
+    by_marker = {id(marker): (position, value) for marker, position, value in leaves}
+
+    def part(marker: Any) -> Any:
+        position, value = by_marker.get(id(marker), (None, marker))
+        if position is not None:
+            return Part("number" if value else "output", position)
+        return Part("size", source_of(value)) if type(value) is Dim else value
+
+    return nest.map_structure(part, structure)
+
+
+def pickled_ends(concrete: ConcreteFunction) -> Document:
+    """Arguments and results of a trace as a pickle has them, for `load_function`."""
+
+    def there(value: Any) -> Any:
+        return Elsewhere(value.shown) if type(value) is Identity else value
+
+    args, kwargs = nest.map_structure(there, _given_parts(concrete))
+    return {
+        "args": list(map(Pickled, args)),
+        "kwargs": [[key, Pickled(value)] for key, value in kwargs.items()],
+        "results": Pickled(_result_parts(concrete)),
+    }
 
 
 def _check(concrete: ConcreteFunction) -> None:

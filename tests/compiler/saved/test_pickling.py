@@ -8,7 +8,8 @@ import os
 import pickle
 import subprocess
 import sys
-from typing import Any
+import threading
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -212,6 +213,79 @@ def test_wrappers_of_compiled_functions_hold_nothing_of_them() -> None:
     assert float(gradient(tl.asarray(3.0))) == 6.0
 
 
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+def make_step() -> tuple[Any, tl.Variable, tl.Variable]:
+    """A trace with a Variable among its arguments, one that it reads, and plain values."""
+    total, scale = tl.Variable([0.0, 0.0]), tl.Variable([1.0, 2.0])
+
+    @tl.function
+    def step(pair: Pair, mode: str, total: tl.Variable) -> Pair:
+        total.assign_add(pair.a)
+        return Pair(pair.a * scale, {mode: pair.b})
+
+    return step.get_concrete_function(Pair(tl.TensorSpec([2]), 3), "m", total), total, scale
+
+
+@pytest.mark.parametrize("way", [through_pickle, copy.deepcopy])
+def test_traces_go_with_their_variables(way: Any) -> None:
+    concrete, total, scale = make_step()
+    x = tl.asarray([3.0, 4.0])
+    back, its_total, its_scale = way((concrete, total, scale))
+    with tl.GradientTape() as tape:
+        tape.watch(x)
+        found = back(x)
+    assert isinstance(found, Pair)
+    assert (found.a.tolist(), found.b) == ([3.0, 8.0], {"m": 3})
+    assert tape.gradient(found.a, x).tolist() == [1.0, 2.0]
+    assert (its_total.tolist(), total.tolist()) == ([3.0, 4.0], [0.0, 0.0])
+    its_scale.assign([5.0, 5.0])
+    assert back(x).a.tolist() == [15.0, 20.0]
+    assert "b=3" in str(back)
+    assert copy.copy(concrete)(x).a.tolist() == concrete(x).a.tolist() == [3.0, 8.0]
+    assert total.tolist() == [6.0, 8.0]
+
+
+class Scaled:
+    def __init__(self) -> None:
+        self.w = tl.Variable(2.0)
+        self.lock = threading.Lock()  # which no pickle holds
+
+    @tl.function
+    def __call__(self, x: Any, k: float = 1.0) -> Any:
+        return x * self.w * k
+
+
+def test_traces_of_methods_open_sizes_and_numbers_go() -> None:
+    scaled = Scaled()
+    for n, k in ((2, 1.5), (3, 2.5), (4, 3.5)):
+        scaled(tl.ones(n), k)
+    back = [through_pickle(one) for one in Scaled.__call__.concrete_functions]
+    assert back[0](tl.ones(2)).tolist() == [3.0, 3.0]
+    for one in back:
+        assert "Scaled" in str(one)
+    open_numbers = [one for one in back if "any float" in str(one)]
+    assert open_numbers
+    assert open_numbers[0].inputs[0].shape == (None,)
+    called = tl.function(lambda x: tl.py_function(abs, [x], tl.TensorSpec([])))
+    with pytest.raises(ValueError, match="object of this process"):
+        through_pickle(called.get_concrete_function(tl.TensorSpec([])))
+
+
+def test_cloudpickle_takes_what_calls_a_trace() -> None:
+    cloudpickle = pytest.importorskip("cloudpickle", reason="optional package")
+    concrete = make_step()[0]
+
+    def client(x: Any) -> Any:
+        return concrete(x).a + 1
+
+    back = pickle.loads(cloudpickle.dumps(client))
+    assert back(tl.asarray([3.0, 4.0])).tolist() == [4.0, 9.0]
+
+
 def test_dask_workers_run_functions() -> None:
     distributed = pytest.importorskip("distributed", reason="optional package")
     dask_array = pytest.importorskip("dask.array", reason="optional package")
@@ -222,5 +296,7 @@ def test_dask_workers_run_functions() -> None:
         found = client.gather(client.map(cube, [np.full(2, k) for k in (1.0, 2.0)]))
         assert [x.numpy().tolist() for x in found] == [[1.0, 1.0], [8.0, 8.0]]
         assert float(client.submit(tl.grad(cube), tl.asarray(2.0)).result()) == 12.0
+        traced = cube.get_concrete_function(tl.TensorSpec([]))
+        assert float(client.submit(traced, tl.asarray(2.0)).result()) == 8.0
         blocks = rows.map_blocks(lambda block: scaled(block).numpy()).compute()
     np.testing.assert_array_equal(blocks, np.arange(12.0).reshape(4, 3) * 2 + 1)

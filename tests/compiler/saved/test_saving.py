@@ -13,7 +13,13 @@ import pytest
 
 import tapeline as tl
 from tapeline.compiler.codegen.layout import native_entry_allowed
-from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, GraphError
+from tapeline.runtime.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CheckError,
+    GraphError,
+    LoopLimitError,
+)
 
 X = np.arange(12.0).reshape(4, 3) / 10
 
@@ -250,12 +256,20 @@ def test_checks_are_kept(tmp_path: Path) -> None:
     @tl.function
     def checked(x: tl.Tensor) -> tl.Tensor:
         assert tl.sum(x) > 0, "must be positive"
-        return x * 2
+        tl.debugging.assert_all_finite(x, "wild")
+        while x[0] < 9:
+            tl.set_loop_options(maximum_iterations=5)
+            x = x * 2
+        return x
 
     loaded = saved(checked, tmp_path, (tl.TensorSpec([2], "float64"),))
-    assert loaded(np.ones(2)).numpy().tolist() == [2.0, 2.0]
+    assert loaded(np.ones(2)).numpy().tolist() == [16.0, 16.0]
     with pytest.raises(AssertionError, match="must be positive"):
         loaded(-np.ones(2))
+    with pytest.raises(CheckError, match=r"wild: x finite does not hold; at \(1,\)"):
+        loaded(np.array([1.0, np.inf]))
+    with pytest.raises(LoopLimitError, match="more than the 5 rounds"):
+        loaded(np.full(2, 1e-3))
 
 
 def test_a_whole_training_step_goes_on_from_a_file(tmp_path: Path) -> None:
