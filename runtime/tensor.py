@@ -26,6 +26,7 @@ from tapeline.runtime.errors import (
     LeakedTensorError,
     SymbolicTensorError,
 )
+from tapeline.runtime.line_memory import LARGE, copy_to_lines
 from tapeline.runtime.record import Node
 from tapeline.runtime.reference import Reference
 from tapeline.runtime.spec import DType, Shape, canonical_dtype, is_canonical
@@ -512,6 +513,9 @@ def _array_of(x: Any, wanted: DType | None, argument: str) -> npt.NDArray[Any]:
             f"{argument}: expected a tensor, an array, a number or nested lists of numbers, "
             f"got {type(x).__name__} {x!r}"
         )
+    is_plain = type(x) is _ndarray and (wanted is None or wanted is x.dtype)
+    if is_plain and x.nbytes >= LARGE and is_canonical(x.dtype):
+        return copy_to_lines(x)
     try:
         found = np.array(x, dtype=wanted, order="C")
     except (TypeError, ValueError, OverflowError) as error:

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 RUNTIME_LAYERS = (
-    ("errors",),
+    ("errors", "line_memory"),
     ("dims",),
     ("sizes",),
     ("spec", "dtypes", "device", "constants", "display", "reference", "foreign_trees", "tables"),

@@ -25,6 +25,8 @@ from tapeline.compiler.codegen.function_text import FunctionText, Value
 from tapeline.compiler.codegen.native_call import MISS, NativeEntry
 
 _RECYCLED_BYTES = 1024
+_LARGE_BYTES = 1 << 14
+"""From so many bytes on an array should begin where a line of the cache does."""
 _NOT_RETURNED = ("store", "kept")
 
 
@@ -72,7 +74,12 @@ def is_recycled(out: OutSpec) -> bool:
     since one array stays allocated per output."""
     if out.kind not in ("tensor", "array") or out.dtype is None or not layout.REFCOUNT_IS_READABLE:
         return False
-    return math.prod(out.shape) * out.dtype.itemsize <= _RECYCLED_BYTES
+    return _nbytes(out) <= _RECYCLED_BYTES
+
+
+def _nbytes(out: OutSpec) -> int:
+    assert out.dtype is not None
+    return math.prod(out.shape) * out.dtype.itemsize
 
 
 def build_entry(spec: EntrySpec) -> EntryCode:
@@ -152,6 +159,7 @@ class _EntryWriter(EntryRecording):
             raise ValueError("build_entry: an output needs a dtype")
         wanted: list[tuple[str, Value]] = [
             ("ptr", self.dtype(out.dtype)), ("i64", len(out.shape)), ("ptr", self.shape(out.shape)),
+            ("i64", _nbytes(out)),
         ]  # fmt: skip
         if is_recycled(out):
             pool: list[Any] = [None]
@@ -160,7 +168,8 @@ class _EntryWriter(EntryRecording):
             place = self.address(name, layout.list_item_address(pool, 0))
             array = self.call_shared("ptr", "tapeline_recycled_array", ("ptr", place), *wanted)
         else:
-            array = self.call_shared("ptr", "tapeline_new_array", *wanted)
+            size = "large_array" if _nbytes(out) >= _LARGE_BYTES else "array"
+            array = self.call_shared("ptr", f"tapeline_new_{size}", *wanted)
         self.check_made(array)
         return array
 

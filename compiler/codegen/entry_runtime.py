@@ -16,6 +16,7 @@ import numpy as np
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.function_text import FunctionText
 from tapeline.runtime.dispatch import STATE
+from tapeline.runtime.line_memory import HUGE, HUGE_PAGES, LINE, PAGE, line_memory
 from tapeline.runtime.record import EMPTY, SERIALS, Node, TapeSet
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _NAMES = (
     "tapeline_unwatched_value",
     "tapeline_check_array",
     "tapeline_new_array",
+    "tapeline_new_large_array",
     "tapeline_recycled_array",
     "tapeline_new_tensor",
     "tapeline_release",
@@ -33,6 +35,9 @@ _NAMES = (
     "tapeline_state",
     "tapeline_leaf",
 )
+
+_NUMPY_DOMAIN = 389047
+"""What NumPy's memory is called in `tracemalloc`."""
 
 _MAKING = threading.Lock()
 """Two threads that made the module at once would each have one, and one of them would be freed."""
@@ -50,6 +55,7 @@ def _runtime(tensor_class: type) -> CompiledModule:
     from tapeline.compiler.codegen.engine import get_engine  # loads llvmlite
 
     number, state = main = _main_thread()
+    handler, huge = layout.line_handler(), ctypes.c_uint64(_huge_size())
     symbols = {
         "py_ndarray": id(np.ndarray),
         "py_tensor_type": id(tensor_class),
@@ -63,6 +69,8 @@ def _runtime(tensor_class: type) -> CompiledModule:
         "py_dict_name": id(_DICT_NAME),
         "py_main_state": id(state),
         "py_main_thread": ctypes.addressof(number),
+        "py_line_handler": id(handler),
+        "py_huge_size": ctypes.addressof(huge),
         "PyArray_NewFromDescr": layout.numpy_api().new_from_descr,
     }
     functions = [
@@ -70,6 +78,7 @@ def _runtime(tensor_class: type) -> CompiledModule:
         _unwatched_value(tensor_class),
         _check_array(),
         _new_array(),
+        _new_large_array() if handler is not None else _new_array("tapeline_new_large_array"),
         _recycled_array(),
         _new_tensor(tensor_class),
         _release(),
@@ -81,12 +90,18 @@ def _runtime(tensor_class: type) -> CompiledModule:
     declarations += [f"@{name} = external global i8" for name in symbols if name.startswith("py_")]
     text = "\n".join([*declarations, *(fn.text() for fn in functions)])
     module = get_engine().compile_module(text, symbols, _NAMES)
-    objects = (np.ndarray, tensor_class, Node, EMPTY, SERIALS, STATE, _DICT_NAME)
+    objects = (np.ndarray, tensor_class, Node, EMPTY, SERIALS, STATE, _DICT_NAME, handler, huge)
     layout.keep_for_ever((module, main, objects))
     return module
 
 
 _DICT_NAME = "__dict__"
+
+
+def _huge_size() -> int:
+    """Bytes from which on memory is wanted in huge pages."""
+    memory = line_memory()
+    return HUGE if memory is not None and memory.wants_huge_pages else (1 << 64) - 1
 
 
 def _main_thread() -> tuple[ctypes.c_uint64, dict[str, Any]]:
@@ -207,16 +222,58 @@ def _check_array() -> FunctionText:
     return choice.finish("i1 true")
 
 
-def _new_array() -> FunctionText:
+def _new_array(name: str = "tapeline_new_array") -> FunctionText:
     """A fresh C-ordered array; null with an error set."""
-    fn = FunctionText("ptr @tapeline_new_array(ptr %descr, i64 %ndim, ptr %shape) nounwind")
+    fn = FunctionText(f"ptr @{name}(ptr %descr, i64 %ndim, ptr %shape, i64 %nbytes) nounwind")
+    fn.line(f"ret ptr {_array_of_memory(fn, 'null', 0)}")
+    return fn
+
+
+def _array_of_memory(fn: FunctionText, memory: str, flags: int) -> str:
+    """A C-ordered array; null for `memory` lets NumPy find some."""
     fn.call("void", "Py_IncRef", ("ptr", "%descr"))
     ndim = fn.value("trunc i64 %ndim to i32")
-    array = fn.call(
+    return fn.call(
         "ptr", "PyArray_NewFromDescr", ("ptr", "@py_ndarray"), ("ptr", "%descr"), ("i32", ndim),
-        ("ptr", "%shape"), ("ptr", "null"), ("ptr", "null"), ("i32", 0), ("ptr", "null"),
+        ("ptr", "%shape"), ("ptr", "null"), ("ptr", memory), ("i32", flags), ("ptr", "null"),
     )  # fmt: skip
+
+
+def _new_large_array() -> FunctionText:
+    """The same in memory that begins where a line of the cache does, as `line_memory` gives it."""
+    fn = FunctionText(
+        "ptr @tapeline_new_large_array(ptr %descr, i64 %ndim, ptr %shape, i64 %nbytes) nounwind"
+    )
+    memory = fn.call("ptr", "aligned_alloc", ("i64", LINE), ("i64", "%nbytes"))
+    fn.branch(fn.compare("eq", memory, "null", "ptr"), "nomemory", "found")
+    fn.label("found")
+    flags = layout.C_CONTIGUOUS_ALIGNED | layout.WRITEABLE
+    array = _array_of_memory(fn, memory, flags)
+    fn.branch(fn.compare("eq", array, "null", "ptr"), "failed", "made")
+    fn.label("made")
+    place = fn.offset(array, layout.ARRAY_FLAGS)
+    owned = fn.value(f"or i32 {fn.load('i32', place, 4)}, {layout.OWNS_DATA}")
+    fn.store("i32", owned, place, 4)
+    fn.call("void", "Py_IncRef", ("ptr", "@py_line_handler"))
+    fn.store("ptr", "@py_line_handler", fn.offset(array, layout.ARRAY_HANDLER))
+    start = fn.value(f"ptrtoint ptr {memory} to i64")
+    fn.call(
+        "i32", "PyTraceMalloc_Track", ("i32", _NUMPY_DOMAIN), ("i64", start), ("i64", "%nbytes")
+    )
+    is_huge = fn.value(f"icmp uge i64 %nbytes, {fn.load('i64', '@py_huge_size')}")
+    fn.branch(is_huge, "huge", "ready")
+    fn.label("huge")
+    first = fn.value(f"and i64 {fn.add(start, PAGE - 1)}, {-PAGE}")
+    length = fn.value(f"sub i64 {fn.add(start, '%nbytes')}, {first}")
+    fn.call("i32", "madvise", ("i64", first), ("i64", length), ("i32", HUGE_PAGES))
+    fn.jump("ready")
+    fn.label("ready")
     fn.line(f"ret ptr {array}")
+    fn.label("failed")
+    fn.call("void", "free", ("ptr", memory))
+    fn.line("ret ptr null")
+    fn.label("nomemory")
+    fn.line(f"ret ptr {fn.call('ptr', 'PyErr_NoMemory')}")
     return fn
 
 
@@ -224,7 +281,8 @@ def _recycled_array() -> FunctionText:
     """The array at `place` if nobody else holds it any more, else a fresh one, which is kept there
     from now on. `place` is an item of a list, which holds one reference."""
     fn = FunctionText(
-        "ptr @tapeline_recycled_array(ptr %place, ptr %descr, i64 %ndim, ptr %shape) nounwind"
+        "ptr @tapeline_recycled_array("
+        "ptr %place, ptr %descr, i64 %ndim, ptr %shape, i64 %nbytes) nounwind"
     )
     last = fn.load("ptr", "%place")
     count = fn.load("i64", fn.offset(last, layout.OBJECT_REFCOUNT))
@@ -234,8 +292,9 @@ def _recycled_array() -> FunctionText:
     fn.line(f"ret ptr {last}")
     fn.label("fresh")
     array = fn.call_defined(
-        "ptr", "@tapeline_new_array", ("ptr", "%descr"), ("i64", "%ndim"), ("ptr", "%shape")
-    )
+        "ptr", "@tapeline_new_array", ("ptr", "%descr"), ("i64", "%ndim"), ("ptr", "%shape"),
+        ("i64", "%nbytes"),
+    )  # fmt: skip
     fn.branch(fn.compare("eq", array, "null", "ptr"), "failed", "keep")
     fn.label("keep")
     fn.call("void", "Py_IncRef", ("ptr", array))

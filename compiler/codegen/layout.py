@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapeline.runtime.line_memory import empty_on_lines, line_memory, numpy_function
+
 NATIVE_ENTRY_VARIABLE = "TAPELINE_NATIVE_ENTRY"
 """Environment variable; 0 makes every call take the Python path."""
 
@@ -46,6 +48,9 @@ ARRAY_DESCR = 56
 ARRAY_FLAGS = 64
 C_CONTIGUOUS_ALIGNED = 0x101
 WRITEABLE = 0x400
+OWNS_DATA = 0x4
+ARRAY_HANDLER = 88
+"""The capsule of the functions that an array's memory comes from; see `line_handler`."""
 
 TYPE_FLAGS = 168
 HAVE_VECTORCALL = 1 << 11
@@ -65,21 +70,23 @@ class NumpyApi(NamedTuple):
 
 @functools.cache
 def numpy_api() -> NumpyApi:
-    """The table that C extensions use, read through its capsule."""
-    capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
-    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.restype = ctypes.c_void_p
-    get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    table = ctypes.cast(get_pointer(capsule, None), ctypes.POINTER(ctypes.c_void_p))
-
-    def entry(index: int) -> int:
-        address = table[index]
-        assert isinstance(address, int)
-        return address
-
-    get_version = ctypes.PYFUNCTYPE(ctypes.c_uint)(entry(_API_VERSION))
+    """Out of the table that C extensions use."""
+    get_version = ctypes.PYFUNCTYPE(ctypes.c_uint)(numpy_function(_API_VERSION))
     version = int(get_version())
-    return NumpyApi(version, entry(_API_ARRAY_TYPE), entry(_API_NEW_FROM_DESCR))
+    return NumpyApi(version, numpy_function(_API_ARRAY_TYPE), numpy_function(_API_NEW_FROM_DESCR))
+
+
+@functools.cache
+def line_handler() -> Any | None:
+    """The handler of memory that begins where lines of the cache do, if arrays refer to theirs at
+    `ARRAY_HANDLER`; None if machine code must leave memory to NumPy."""
+    memory = line_memory()
+    if memory is None:
+        return None
+    array = empty_on_lines((1,), np.dtype(np.float64))
+    refers = _word(array, ARRAY_HANDLER) == id(memory.handler)
+    owns = _int32(array, ARRAY_FLAGS) & OWNS_DATA
+    return memory.handler if refers and owns else None
 
 
 def slot_offset(cls: type, name: str) -> int:

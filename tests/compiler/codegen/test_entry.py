@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 import types
 import weakref
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.engine import get_engine
 from tapeline.compiler.codegen.entry import build_entry, compile_entry
 from tapeline.compiler.codegen.entry_spec import (
@@ -33,6 +35,7 @@ from tapeline.compiler.codegen.native_call import (
     set_entry,
 )
 from tapeline.runtime.dispatch import BUSY
+from tapeline.runtime.line_memory import LINE
 from tapeline.runtime.tensor import Tensor, wrap
 
 pytestmark = pytest.mark.skipif(not native_entry_allowed(), reason="no native entries here")
@@ -143,6 +146,45 @@ def test_recycled_array_dies_with_the_entry(x: Tensor) -> None:
     set_entry(function, None)
     gc.collect()
     assert alive() is None
+
+
+def test_large_results_begin_at_a_line_and_live_as_long_as_anybody_holds_them() -> None:
+    spec = EntrySpec((ArgSpec("array", F4, (4,)),), (OutSpec("array", F4, (1 << 20,)),), Tensor)
+    function = callee(spec)
+    results = [function(np.full(4, k, np.float32)) for k in range(5)]
+    assert all(result.flags.owndata and result.flags.writeable for result in results)
+    if layout.line_handler() is not None:
+        assert not any(result.__array_interface__["data"][0] % LINE for result in results)
+    view = results[3][:4]
+    del results
+    for k in range(5):
+        function(np.full(4, -k, np.float32))
+    np.testing.assert_array_equal(view, [7, 7, 7, 7])
+
+
+def test_large_results_without_memory_are_an_error() -> None:
+    spec = EntrySpec((ArgSpec("array", F4, (4,)),), (OutSpec("array", F4, (1 << 50,)),), Tensor)
+    with pytest.raises(MemoryError):
+        callee(spec)(np.zeros(4, np.float32))
+
+
+def test_large_results_leave_memory_flat() -> None:
+    spec = EntrySpec((ArgSpec("array", F4, (4,)),), (OutSpec("array", F4, (1 << 20,)),), Tensor)
+    function, x = callee(spec), np.zeros(4, np.float32)
+    tracemalloc.start()
+    try:
+        function(x)
+        before, _ = tracemalloc.get_traced_memory()
+        held = function(x)
+        during, _ = tracemalloc.get_traced_memory()
+        assert during - before >= 1 << 22
+        del held
+        for _ in range(100):
+            function(x)
+        after, _ = tracemalloc.get_traced_memory()
+        assert after - before < 1 << 16
+    finally:
+        tracemalloc.stop()
 
 
 def test_array_in_array_out() -> None:

@@ -37,6 +37,13 @@ def test_self_test_notices_another_type_layout(monkeypatch: pytest.MonkeyPatch) 
     assert not self_test.__wrapped__()
 
 
+def test_memory_is_left_to_numpy_where_arrays_keep_its_handler_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(layout, "ARRAY_HANDLER", layout.ARRAY_DESCR)
+    assert layout.line_handler.__wrapped__() is None
+
+
 def test_the_word_of_a_lock_tells_whether_it_is_held() -> None:
     lock = threading.RLock()
     place = layout.lock_word_address(lock)
