@@ -98,6 +98,22 @@ def test_gradient_around_of_gradients_per_example() -> None:
     np.testing.assert_allclose(tl.grad(tl.function(penalty))(w).numpy(), want, rtol=1e-9)
 
 
+@pytest.mark.parametrize("starts", ["itself", "twice"])
+def test_what_a_loop_is_given_at_two_places_has_a_gradient_at_each(starts: str) -> None:
+    def power(v: Any) -> Any:
+        if starts == "twice":
+            return tl.while_loop(lambda y, z: y < 3.0, lambda y, z: (y * z + 1.0, z), (v, v))[0]
+        return tl.while_loop(lambda y: y < 3.0, lambda y: (y * v + 1.0,), (v,))[0]
+
+    def total(v: Any) -> Any:
+        return tl.sum(tl.vmap(tl.grad(power))(v))
+
+    v = tl.asarray([0.8, 1.1, 0.9])
+    want = [tl.grad(tl.grad(power))(x).item() for x in v]
+    for way in (tl.grad(total), tl.function(tl.grad(total)), tl.grad(tl.function(total))):
+        np.testing.assert_allclose(way(v).numpy(), want, rtol=1e-12)
+
+
 def test_gradient_of_a_loop_in_two_maps() -> None:
     w, x = tl.asarray(W), tl.asarray(X)
     each = tl.vmap(tl.vmap(tl.grad(rows_loop), in_axes=(None, 0)), in_axes=(0, None))
