@@ -15,6 +15,7 @@ from tapeline.runtime.numpy_functions import (
     elements,
     linear,
     numbers,
+    places,
     polynomials,
     quantiles,
     reductions,
@@ -29,6 +30,7 @@ from tapeline.runtime.ops import factorizations, real_fft, spectral  # noqa: F40
 
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     **arrangement.ANSWERS,
+    **places.ANSWERS,
     **elements.ANSWERS,
     **signatures.ANSWERS,
     **summaries.ANSWERS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tapeline.runtime.ops.permuting import flip, moveaxis, swapaxes
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.searching import nonzero
 from tapeline.runtime.ops.selection import clip, where
-from tapeline.runtime.ops.shaping import broadcast_to, expand_dims, ravel, reshape
+from tapeline.runtime.ops.shaping import expand_dims, ravel, reshape
 from tapeline.runtime.ops.slicing import DIAGONAL_GRAD, diagonal
 from tapeline.runtime.spec import canonical_dtype
 from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor
@@ -85,9 +86,9 @@ def _append(arr: Any, values: Any, axis: int | None = None) -> Tensor:
 def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     if not isinstance(indices_or_sections, int):
         return split(ary, indices_or_sections, axis)
-    each, more = divmod(ary.shape[axis], indices_or_sections)
-    sizes = [each + (k < more) for k in range(indices_or_sections)]
-    return split(ary, [int(end) for end in np.cumsum(sizes)[:-1]], axis)
+    n, extent = indices_or_sections, ary.shape[axis]
+    sizes = [(extent + n - 1 - k) // n for k in range(n)]
+    return split(ary, list(accumulate(sizes[:-1])), axis)
 
 
 def _hsplit(ary: Any, indices_or_sections: Any) -> list[Tensor]:
@@ -182,31 +183,6 @@ def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
     return concat([*before, found, *after])
 
 
-def _delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
-    x, axis = (ravel(arr), 0) if axis is None else (as_tensor(arr), axis)
-    kept = np.delete(np.arange(x.shape[axis]), obj)
-    return x.take(kept, axis=axis)
-
-
-def _insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
-    """Values before places, which are counted in the tensor as it is."""
-    x, axis = (ravel(arr), 0) if axis is None else (as_tensor(arr), axis % arr.ndim)
-    places = np.atleast_1d(np.asarray(obj))
-    extent = x.shape[axis]
-    places = np.where(places < 0, places + extent, places)
-    rest = x.shape[:axis] + x.shape[axis + 1 :]
-    values = as_tensor(values, x.dtype)
-    shape = (*x.shape[:axis], max(len(places), 1), *x.shape[axis + 1 :])
-    if len(places) == 1 and values.ndim > len(rest):
-        count = values.shape[axis]
-        places, shape = np.repeat(places, count), (*shape[:axis], count, *shape[axis + 1 :])
-    elif len(places) == 1 and np.ndim(obj) == 0 and values.ndim == len(rest) and rest:
-        values = expand_dims(values, axis)
-    joined = concat([x, broadcast_to(values, shape)], axis=axis)
-    order = np.argsort(np.concatenate([np.arange(extent) + 0.5, places]), kind="stable")
-    return take(joined, order, axis=axis)
-
-
 def _pad(
     array: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0, **options: Any
 ) -> Tensor:
@@ -263,5 +239,4 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.fliplr: _fliplr, np.rot90: _rot90, np.rollaxis: _rollaxis, np.diag: _diag,
     np.diagflat: _diagflat, np.kron: _kron, np.select: _select, np.argwhere: _argwhere,
     np.flatnonzero: _flatnonzero, np.where: _where, np.extract: _extract, np.ediff1d: _ediff1d,
-    np.delete: _delete, np.insert: _insert,
 }  # fmt: skip

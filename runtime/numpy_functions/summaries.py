@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops.arithmetic import divide, multiply
 from tapeline.runtime.ops.cast import conj
-from tapeline.runtime.ops.creation import ones
+from tapeline.runtime.ops.creation import arange, ones
 from tapeline.runtime.ops.extrema import argmax, argmin
 from tapeline.runtime.ops.extrema import max as max_over
 from tapeline.runtime.ops.extrema import min as min_over
@@ -91,7 +92,8 @@ def _convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
         a, v = v, a
     n, m = a.shape[0], v.shape[0]
     wide = pad(a, (m - 1, m - 1))
-    windows = take(wide, np.arange(n + m - 1)[:, None] + np.arange(m), axis=0)
+    count = arange if is_open_shape((n, m)) else np.arange
+    windows = take(wide, count(n + m - 1)[:, None] + count(m), axis=0)
     full = matmul(windows, flip(v))
     if mode == "full":
         return full

@@ -5,6 +5,7 @@ What these functions make has no history on any tape, but for `asarray` and `ful
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -522,10 +523,12 @@ def arange(
             raise ArgumentTypeError(f"arange: {name} must be a number, got {value!r}")
     if any(type(bound) is Tensor for bound in (start, stop, step)):
         return _unknown_range(start, stop, step, chosen_dtype("arange", dtype, _INT64))
-    if is_open_shape((start, stop, step)) and all(
-        isinstance(bound, int) for bound in (start, stop, step)
-    ):
-        return _open_range(start, stop, step, chosen_dtype("arange", dtype, _INT64))
+    if is_open_shape((start, stop, step)):
+        scaled = _in_whole_steps(start, stop, step)
+        if scaled is not None:
+            start, stop, step, scale = scaled
+            kind = _INT64 if scale is None else _FLOAT64
+            return _open_range(start, stop, step, chosen_dtype("arange", dtype, kind), scale or 1)
     values = np.arange(start, stop, step)
     return new_tensor(values.astype(chosen_dtype("arange", dtype, canonical_dtype(values.dtype))))
 
@@ -557,12 +560,31 @@ def _unknown_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
     return as_tensor(span(0, -((start - stop) // step)) * step + start, dtype)
 
 
-def _open_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
-    """Whole numbers, of which it is open how many there are."""
+def _in_whole_steps(*bounds: Any) -> tuple[Any, Any, Any, int | None] | None:
+    """Start, stop and step of a range as multiples of a unit fraction, and its denominator; that is
+    None where all are ints. None where floats are not such multiples, short of rounding."""
+    floats = [bound for bound in bounds if isinstance(bound, float)]
+    if not all(math.isfinite(bound) and abs(bound) < _MOST_STEPS for bound in floats):
+        return None
+    scale = max((bound.as_integer_ratio()[1] for bound in floats), default=1)
+    if scale > _MOST_STEPS or not all(isinstance(bound, int | float) for bound in bounds):
+        return None
+    start, stop, step = (
+        int(bound * scale) if isinstance(bound, float) else bound * scale for bound in bounds
+    )
+    return start, stop, step, scale if floats else None
+
+
+_MOST_STEPS = 1 << 16
+
+
+def _open_range(start: Any, stop: Any, step: Any, dtype: DType, scale: int) -> Tensor:
+    """Multiples of 1 / scale, of which it is open how many there are."""
     count = max(0, -((start - stop) // step))
     places = get_op("cumulative_sum")
     counted = apply(places, ones(count, _INT64), attrs=(0,)) - 1
-    return as_tensor(counted * step + start, dtype)
+    found = counted * step + start
+    return as_tensor(found if scale == 1 else found * (1.0 / scale), dtype)
 
 
 def _open_linspace(start: complex, stop: complex, num: int, endpoint: bool) -> Tensor:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapeline.runtime.device import Device, check_device
+from tapeline.runtime.dims import is_open
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops.arranging import roll
 from tapeline.runtime.ops.axes import normalize_axes
 from tapeline.runtime.ops.cast import conj
-from tapeline.runtime.ops.creation import chosen_dtype
+from tapeline.runtime.ops.creation import arange, chosen_dtype
 from tapeline.runtime.ops.fft import (
     FFTN,
     IFFTN,
@@ -31,7 +32,8 @@ from tapeline.runtime.ops.fft import (
     one_axis,
 )
 from tapeline.runtime.ops.pointwise import apply, computable
-from tapeline.runtime.tensor import Tensor, TensorLike, new_tensor, register_ufunc
+from tapeline.runtime.ops.selection import where
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor, register_ufunc
 from tapeline.runtime.unwatched import numpys_own
 
 if TYPE_CHECKING:
@@ -294,6 +296,11 @@ def fftfreq(
     array([ 0.  ,  0.25, -0.5 , -0.25])
     """
     check_device("fftfreq", device)
+    if is_open(n):
+        places = arange(n)
+        middle = as_tensor((n - 1) // 2)
+        places = where(places > middle, places - n, places)
+        return _open_frequencies("fftfreq", places, n, d, dtype)
     return _frequencies("fftfreq", np.fft.fftfreq(n, d), dtype)
 
 
@@ -329,12 +336,21 @@ def rfftfreq(
     array([0.  , 0.25, 0.5 ])
     """
     check_device("rfftfreq", device)
+    if is_open(n):
+        return _open_frequencies("rfftfreq", arange(n // 2 + 1), n, d, dtype)
     return _frequencies("rfftfreq", np.fft.rfftfreq(n, d), dtype)
 
 
 def _frequencies(op_name: str, values: npt.NDArray[Any], dtype: npt.DTypeLike | None) -> Tensor:
     wanted = chosen_dtype(op_name, dtype, np.dtype(np.float64))
     return new_tensor(values.astype(wanted, copy=False))
+
+
+def _open_frequencies(
+    op_name: str, places: Tensor, n: Any, d: Any, dtype: npt.DTypeLike | None
+) -> Tensor:
+    """The frequencies at places of a spectrum whose size a trace leaves open."""
+    return as_tensor(places * (1.0 / (n * d)), chosen_dtype(op_name, dtype, np.dtype(np.float64)))
 
 
 def fftshift(x: TensorLike, /, axes: int | Sequence[int] | None = None) -> Tensor:

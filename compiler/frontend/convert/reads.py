@@ -16,6 +16,7 @@ import numpy as np
 
 from tapeline.compiler.frontend.convert.installed import is_installed
 from tapeline.compiler.frontend.convert.numpy_calls import JOINED
+from tapeline.compiler.frontend.convert.size_tables import GRIDS
 from tapeline.compiler.frontend.convert.state import UNDEF, outer_graph, read_cell
 from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.tensor import Tensor
@@ -245,7 +246,7 @@ def note_attribute(holder: Any, name: str) -> Any:
         return callee(member.fget)(holder)
     value = getattr(holder, name)
     if holder is np:
-        return JOINED.get(id(value), value)
+        return JOINED.get(id(value)) or GRIDS.get(id(value), value)
     if kind is not ModuleType or not is_installed(getattr(holder, "__file__", None) or ""):
         graph.reads.note(holder, name, ATTRIBUTE, value)
     return value

@@ -7,8 +7,8 @@ gets them, for these sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,7 +16,17 @@ from tapeline.compiler.frontend.convert.tables import is_unknown
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime import nest
 from tapeline.runtime.dims import is_open
-from tapeline.runtime.ops import creation, grids, shaping, trigonometric
+from tapeline.runtime.ops import (
+    bessel,
+    creation,
+    grids,
+    joining,
+    powers,
+    real_fft,
+    shaping,
+    signs,
+    trigonometric,
+)
 from tapeline.runtime.tensor import Tensor, as_tensor
 
 
@@ -56,6 +66,86 @@ def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> T
     return creation.arange(start, stop, step, dtype=dtype)
 
 
+def _indices(dimensions: Any, dtype: Any = int) -> Tensor:
+    return _dense([creation.arange(size, dtype=dtype) for size in dimensions])
+
+
+def _dense(counts: Sequence[Tensor]) -> Tensor:
+    """The coordinates of a grid, one after the other."""
+    shape = tuple([count.shape[0] for count in counts])
+    return joining.stack([shaping.broadcast_to(one, shape) for one in _sparse(counts)])
+
+
+def _sparse(counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Coordinates, each along an axis of its own."""
+    rest = len(counts) - 1
+    return tuple(
+        [
+            shaping.reshape(count, (*[1] * k, count.shape[0], *[1] * (rest - k)))
+            for k, count in enumerate(counts)
+        ]
+    )
+
+
+class Grid:
+    """`np.mgrid` and `np.ogrid`, also of sizes that the trace leaves open."""
+
+    def __init__(self, plain: Any, is_sparse: bool) -> None:
+        self._plain = plain
+        self._is_sparse = is_sparse
+
+    def __getitem__(self, key: Any) -> Any:
+        parts = key if type(key) is tuple else (key,)
+        bounds = [(part.start, part.stop, part.step) for part in parts if type(part) is slice]
+        has_open = any(is_open(bound) for one in bounds for bound in one)
+        if not has_open or len(bounds) < len(parts) or any(type(s) is complex for *_, s in bounds):
+            return self._plain[key]
+        counts = [
+            creation.arange(0 if start is None else start, stop, 1 if step is None else step)
+            for start, stop, step in bounds
+        ]
+        if type(key) is slice:
+            return _as_table(counts[0])
+        if self._is_sparse:
+            return tuple(map(_as_table, _sparse(counts)))
+        return _as_table(_dense(counts))
+
+
+GRIDS: Final[dict[int, Grid]] = {
+    id(np.mgrid): Grid(np.mgrid, is_sparse=False),
+    id(np.ogrid): Grid(np.ogrid, is_sparse=True),
+}
+"""What stands for NumPy's grids while a trace is under way, by their ids."""
+
+
+def _fftfreq(n: Any, d: Any = 1.0) -> Tensor:
+    return real_fft.fftfreq(n, d=d)
+
+
+def _rfftfreq(n: Any, d: Any = 1.0) -> Tensor:
+    return real_fft.rfftfreq(n, d=d)
+
+
+def _logspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None
+) -> Tensor:
+    exponents = creation.linspace(start, stop, num, endpoint=endpoint)
+    return as_tensor(powers.power(float(base), exponents), dtype and np.dtype(dtype))
+
+
+def _bartlett(count: Any) -> Tensor:
+    if count <= 1:
+        return creation.ones(max(count, 0))
+    return 1.0 - signs.abs(creation.arange(1 - count, count, 2) / (count - 1))
+
+
+def _kaiser(count: Any, beta: float) -> Tensor:
+    if count <= 1:
+        return creation.ones(max(count, 0))
+    places = creation.arange(1 - count, count, 2) / (count - 1)
+    return bessel.i0(beta * powers.sqrt(1.0 - places * places)) / bessel.i0(float(beta))
+
+
 def _window(*coefficients: float) -> Callable[[Any], Tensor]:
     """A window of so many points: a sum of cosines."""
 
@@ -81,6 +171,12 @@ _COUNTERPARTS: dict[Any, Callable[..., Any]] = {
     np.ones: _ones,
     np.tri: _tri,
     np.zeros: _zeros,
+    np.indices: _indices,
+    np.fft.fftfreq: _fftfreq,
+    np.fft.rfftfreq: _rfftfreq,
+    np.logspace: _logspace,
+    np.bartlett: _bartlett,
+    np.kaiser: _kaiser,
     np.hanning: _window(0.5, 0.5),
     np.hamming: _window(0.54, 0.46),
     np.blackman: _window(0.42, 0.5, 0.08),

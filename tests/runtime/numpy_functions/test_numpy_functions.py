@@ -115,6 +115,8 @@ PROGRAMS: dict[str, tuple[Program, Any]] = {
     "insert": (lambda x: np.insert(x, 0, 0.5), V),
     "insert rows": (lambda x: np.insert(x, [1, 3], W, axis=0), X),
     "insert a column": (lambda x: np.insert(x, 1, V[:4], axis=1), X),
+    "insert of a mask": (lambda x: np.insert(x, V > 0, 9.0), V),
+    "insert of a slice": (lambda x: np.insert(x, slice(0, 2), 9.0), V),
     "delete": (lambda x: np.delete(x, [0, 2], axis=0), X),
     "divmod": (lambda x: np.divmod(x, 0.7)[1], X),
     "fmod": (lambda x: np.fmod(x, 0.7), X),
