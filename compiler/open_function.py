@@ -4,7 +4,6 @@ met."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from tapeline.compiler.concrete import ConcreteFunction, with_none
@@ -110,7 +109,7 @@ class OpenFunction(ConcreteFunction):
         made._leaves = list(map(specializer.fill, self._leaves))
         made._hidden = [(ids[node], source, kind) for node, source, kind in self._hidden]
         runs = self.staged or self.differentiable
-        manner = replace(runs.manner, open_sizes=True)
+        manner = runs.manner._replace(open_sizes=True)
         made.install(callable_graph(graph, left, manner, runs.max_bytes))
         made.is_plain = made.is_plain and made.staged is None
         made.general = self

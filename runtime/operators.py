@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple, TypeAlias
 from weakref import ref
 
@@ -390,16 +390,16 @@ def make_binary(
     elif is_recorded(op):
         record = _BINARY_RECORD.format(late=_MIXED if is_loose else "", **order)
     fast = _fast_dtypes(op, keeps_ints)
-    source = _BINARY.format(
-        guard=_GUARD_METHOD if method or reflected else _GUARD_FUNCTION,
-        dtypes="" if is_loose else _SAME.format(fast=_is_none_of(fast)),
-        early=early,
-        record=record,
-        x=order["x"],
-        y=order["y"],
-    )
+    parts = {
+        "guard": _GUARD_METHOD if method or reflected else _GUARD_FUNCTION,
+        "dtypes": "" if is_loose else _SAME.format(fast=_is_none_of(fast)),
+        "early": early,
+        "record": record,
+        "x": order["x"],
+        "y": order["y"],
+    }
     name = f"r{op.name}" if reflected else op.name
-    made: Callable[..., Tensor] = _compile(op, name, source, slow)
+    made: Callable[..., Tensor] = _define_later(_first_binary, op, name, _BINARY, parts, slow)
     if not (early or reflected):
         dtypes = None if is_loose else tuple(fast)
         CLOSURES.append(Closure(made, op, 2, method, dtypes, bool(record)))
@@ -428,15 +428,16 @@ def make_unary(op: Op, is_promoted: bool = True) -> Callable[..., Tensor]:
         dtype = ' or r.dtype.kind not in "fcV"' if attrs else ""
         record = _UNARY_RECORD.format(attrs="attrs" if attrs else "()", dtype=dtype)
     fast = _fast_dtypes(op, True)
-    source = _UNARY.format(
-        guard=_GUARD_UNARY.format(attrs=attrs),
-        dtypes=f"if {_is_none_of(fast)}:\n        return slow(a{attrs})",
-        early=early,
-        record=record,
-        attrs=attrs,
-        each_attr=each_attr,
-    )
-    made: Callable[..., Tensor] = _compile(op, op.name, source, slow)
+    parts = {
+        "guard": _GUARD_UNARY.format(attrs=attrs),
+        "dtypes": f"if {_is_none_of(fast)}:\n        return slow(a{attrs})",
+        "early": early,
+        "record": record,
+        "attrs": attrs,
+        "each_attr": each_attr,
+    }
+    first = _first_unary_attrs if attrs else _first_unary
+    made: Callable[..., Tensor] = _define_later(first, op, op.name, _UNARY, parts, slow)
     if not early:
         CLOSURES.append(Closure(made, op, 1, False, tuple(fast), bool(record)))
     return made
@@ -460,21 +461,49 @@ def _is_none_of(names: list[str]) -> str:
 
 @functools.cache
 def _code(source: str) -> CodeType:
-    """The code of a template, compiled once for all ops that share it."""
-    return compile(source, "<operator>", "exec")
+    """The code of the function in a template, compiled once for all ops that share it."""
+    module = compile(source, "<operator>", "exec")
+    return next(part for part in module.co_consts if isinstance(part, CodeType))
 
 
-def _compile(op: Op, name: str, source: str, slow: Callable[..., Any]) -> Any:
-    """The function `operator` that `source` defines, under the name that tracebacks show."""
-    scope: dict[str, Any] = {
-        "op": op, "kernel": op.kernel, "save": op.save, "slow": slow, "busy": BUSY, "state": STATE,
-        "Tensor": Tensor, "Node": Node, "ndarray": np.ndarray, "asarray": np.asarray, "join": join,
-        "meet": meet, "next_serial": next_serial, "ref": ref, "f32": _FLOAT32, "f64": _FLOAT64,
-        "constant": constant, "is_operand": is_operand,
-        **{f"{dtype.name}_": dtype for dtype in SUPPORTED_DTYPES},
-    }  # fmt: skip
-    exec(_code(source), scope)
-    made = scope["operator"]
-    made.__name__ = made.__qualname__ = name
-    made.__code__ = made.__code__.replace(co_name=name, co_qualname=name)
+_SCOPE: dict[str, Any] = {
+    "busy": BUSY, "state": STATE, "Tensor": Tensor, "Node": Node, "ndarray": np.ndarray,
+    "asarray": np.asarray, "join": join, "meet": meet, "next_serial": next_serial, "ref": ref,
+    "f32": _FLOAT32, "f64": _FLOAT64, "constant": constant, "is_operand": is_operand,
+    **{f"{dtype.name}_": dtype for dtype in SUPPORTED_DTYPES},
+}  # fmt: skip
+"""What templates name, but for what belongs to one op."""
+
+
+def _define_later(
+    first: Any, op: Op, name: str, template: str, parts: dict[str, str], slow: Callable[..., Any]
+) -> Any:
+    """A function with the code of `first`, which gives it that of the template at the first call:
+    compiling all of them would be a good part of the import."""
+
+    def define() -> Any:
+        code = _code(template.format(**parts))
+        made.__code__ = code.replace(co_name=name, co_qualname=name)  # that tracebacks show
+        return made
+
+    scope = {**_SCOPE, "op": op, "kernel": op.kernel, "save": op.save, "slow": slow}
+    scope["define"] = define
+    made = FunctionType(first.__code__, scope, name)
     return made
+
+
+def define() -> Callable[..., Tensor]:
+    """The scope of each closure has its own: gives the closure its code, and returns it."""
+    raise NotImplementedError
+
+
+def _first_binary(a: Any, b: Any) -> Tensor:
+    return define()(a, b)
+
+
+def _first_unary(a: Any) -> Tensor:
+    return define()(a)
+
+
+def _first_unary_attrs(a: Any, attrs: Attrs) -> Tensor:
+    return define()(a, attrs)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 CPU_VARIABLE = "TAPELINE_CPU"
 """Environment variable that names another CPU (LLVM's names, or "generic") to compile for."""
@@ -15,8 +15,7 @@ _WITH_AVX512 = ("x86-64-v4", "skylake-avx512", "icelake-server", "sapphirerapids
 _WITH_AVX2 = ("x86-64-v3", "haswell", "broadwell", "skylake", "znver1", "znver2", "znver3")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A CPU by LLVM's name and feature string, and what it means for emitted text."""
 
     cpu: str
@@ -45,8 +44,7 @@ class Target:
         return self.vector_bytes // size
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
+class Manner(NamedTuple):
     """How code is to be made, besides what for and on which machine; see `Target`."""
 
     fastmath: bool = False
@@ -55,11 +53,8 @@ class Manner:
 
     def target(self) -> Target:
         """The machine to compile for, in this manner."""
-        return replace(
-            host_target(),
-            fastmath=self.fastmath,
-            open_sizes=self.open_sizes,
-            threads=self.threads,
+        return host_target()._replace(
+            fastmath=self.fastmath, open_sizes=self.open_sizes, threads=self.threads
         )
 
 

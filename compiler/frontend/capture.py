@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,29 +62,44 @@ def _no_trace() -> None:
     return None
 
 
-@dataclass(slots=True, eq=False)
 class Capture:
-    """A tensor (or a NumPy array, read anew at each call) of outside and the placeholder for it."""
+    """A tensor (or a NumPy array, read anew at each call) of outside and the placeholder for it.
 
-    source: Tensor | npt.NDArray[Any] | Deferred
-    placeholder: int
-    cell: Tensor
-    """The cell that ops of the trace see."""
-    before: Any
-    """Value and node of the cell when it was captured."""
-    node_before: Node | None
+    `cell` is the one that ops of the trace see; `before` and `node_before` are its value and node
+    when it was captured.
+    """
+
+    __slots__ = ("before", "cell", "node_before", "placeholder", "source")
+
+    def __init__(
+        self,
+        source: Tensor | npt.NDArray[Any] | Deferred,
+        placeholder: int,
+        cell: Tensor,
+        before: Any,
+        node_before: Node | None,
+    ) -> None:
+        self.source = source
+        self.placeholder = placeholder
+        self.cell = cell
+        self.before = before
+        self.node_before = node_before
 
 
-@dataclass(slots=True, eq=False)
 class Resource:
     """A Variable and its value along the trace; `placeholder` is None while it was only
     assigned."""
 
-    variable: Any
-    spec: TensorSpec
-    placeholder: int | None
-    current: int
-    is_assigned: bool = False
+    __slots__ = ("current", "is_assigned", "placeholder", "spec", "variable")
+
+    def __init__(
+        self, variable: Any, spec: TensorSpec, placeholder: int | None, current: int
+    ) -> None:
+        self.variable = variable
+        self.spec = spec
+        self.placeholder = placeholder
+        self.current = current
+        self.is_assigned = False
 
 
 def graph_around(handler: Any) -> CapturingGraph | None:

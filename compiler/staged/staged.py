@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -306,7 +305,7 @@ class _StageCode:
                 graph, manner = self.stage.graph, self.owner.manner
                 if self.symbols:
                     graph, _ = Specializer(self.owner.sizes, sizes, call_op).graph(graph)
-                    manner = replace(manner, open_sizes=True)
+                    manner = manner._replace(open_sizes=True)
                 found = DifferentiableGraph(graph, manner, self.owner.max_bytes)
                 self.cases[key] = found
             return found

@@ -26,6 +26,8 @@ from tapeline.compiler.frontend.retraces import no_retrace as no_retrace
 from tapeline.compiler.function import Function as Function
 from tapeline.export import load as load
 from tapeline.runtime.associative import associative_scan as associative_scan
+from tapeline.runtime.batching.vmap import vectorized_map as vectorized_map
+from tapeline.runtime.batching.vmap import vmap as vmap
 from tapeline.runtime.checks import Assert as Assert
 from tapeline.runtime.collections import add_to_collection as add_to_collection
 from tapeline.runtime.collections import get_collection as get_collection
@@ -78,6 +80,7 @@ from tapeline.runtime.gradients.jacobians import hessian as hessian
 from tapeline.runtime.gradients.jacobians import jacobian as jacobian
 from tapeline.runtime.gradients.rules import custom_derivative as custom_derivative
 from tapeline.runtime.gradients.watcher import VariableWatcher as VariableWatcher
+from tapeline.runtime.indexed_slices import IndexedSlices as IndexedSlices
 from tapeline.runtime.inspection import __array_namespace_info__ as __array_namespace_info__
 from tapeline.runtime.limits import can_cast as can_cast
 from tapeline.runtime.limits import finfo as finfo
@@ -134,6 +137,7 @@ from tapeline.runtime.ops.creation import zeros as zeros
 from tapeline.runtime.ops.creation import zeros_like as zeros_like
 from tapeline.runtime.ops.differences import diff as diff
 from tapeline.runtime.ops.effects import print as print
+from tapeline.runtime.ops.einsum import einsum as einsum
 from tapeline.runtime.ops.exponential import exp as exp
 from tapeline.runtime.ops.exponential import exp2 as exp2
 from tapeline.runtime.ops.exponential import expm1 as expm1
@@ -265,12 +269,6 @@ from tapeline.runtime.tensor_array import TensorArray as TensorArray
 from tapeline.runtime.variable import Variable as Variable
 
 __array_api_version__ = "2025.12"
-from tapeline import fft as fft
-from tapeline import linalg as linalg
-from tapeline.runtime.batching.vmap import vectorized_map as vectorized_map
-from tapeline.runtime.batching.vmap import vmap as vmap
-from tapeline.runtime.indexed_slices import IndexedSlices as IndexedSlices
-from tapeline.runtime.ops.einsum import einsum as einsum
 
 if TYPE_CHECKING:
     from tapeline import debugging as debugging

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import subprocess
@@ -151,7 +150,7 @@ class _Objects:
     def _cpu(self, machine: Machine) -> Target:
         """The processor, with the float rules that the function was made with."""
         manner = self.described.concrete.differentiable.manner
-        return dataclasses.replace(machine.cpu, fastmath=manner.fastmath, calls_blas=self.blas)
+        return machine.cpu._replace(fastmath=manner.fastmath, calls_blas=self.blas)
 
     def _check(self, machine: Machine, image: bytes, exported: set[str]) -> None:
         """Nothing but what is promised may go in or out."""

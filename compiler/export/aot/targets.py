@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import platform
 import sys
 from typing import NamedTuple
@@ -78,4 +77,4 @@ def find_machine(name: str) -> Machine:
 
 
 def _standalone(target: Target) -> Target:
-    return dataclasses.replace(target, standalone=True)
+    return target._replace(standalone=True)
