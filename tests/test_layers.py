@@ -92,9 +92,11 @@ ASKED_BY = {
     "runtime.dims": ("tapeline.runtime.dispatch", "tapeline.runtime.tensor"),
     "runtime.open_numbers": ("tapeline.runtime.ops",),
     "runtime.numpy_functions.ufunc_methods": ("tapeline.runtime.loops",),
+    "compiler.concrete": ("tapeline.compiler.saved.pickling",),
     "compiler.function": ("tapeline.compiler.saved.pickling", "tapeline.compiler.pieces"),
 }
-"""A size becomes a tensor, a function a pickle, and a ufunc a loop, where a program asks for it."""
+"""A size becomes a tensor, a function or a trace a pickle, and a ufunc a loop, where a program asks
+for it."""
 
 
 def sources() -> list[Path]:
