@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from types import FrameType
 
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.record import meet
 from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.user_frames import nearest_user_frame, stores_item
 
 _TOLD: set[tuple[str, int]] = set()
 """The lines that were spoken of."""
@@ -41,18 +40,8 @@ def warn_of_write(tensor: Tensor, is_write: bool) -> None:
         return
     if tensor._value.dtype.kind not in "fc" or meet(node.tapes, active) is None:
         return
-    frame, depth = sys._getframe(1), 2
-    while str(frame.f_globals.get("__name__")).startswith("tapeline.") and frame.f_back is not None:
-        frame, depth = frame.f_back, depth + 1
+    frame, depth = nearest_user_frame()
     place = frame.f_code.co_filename, frame.f_lineno
-    if place not in _TOLD and (is_write or _stores_item(frame)):
+    if place not in _TOLD and (is_write or stores_item(frame)):
         _TOLD.add(place)
         warnings.warn(_MESSAGE, stacklevel=depth)
-
-
-def _stores_item(frame: FrameType) -> bool:
-    """Whether the frame is at an assignment to an item or a slice."""
-    import opcode  # hardly a program comes here
-
-    instruction = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
-    return instruction in ("STORE_SUBSCR", "STORE_SLICE")

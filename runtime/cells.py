@@ -18,11 +18,14 @@ from tapeline.runtime.operators import WEAK_TYPES, attach_method, promoted_dtype
 from tapeline.runtime.record import keep_watched
 from tapeline.runtime.spec import DType
 from tapeline.runtime.tensor import Tensor, cast_tensor, install_conversions, wrap
+from tapeline.runtime.view_writes import warn_of_view_write
 
 
 def replace_value(cell: Tensor, result: Tensor) -> None:
     """Give the cell the value and the history of `result`."""
-    node = cell._node
+    value, node = cell._value, cell._node
+    if type(value) is not np.ndarray or value.base is not None:
+        warn_of_view_write(cell)
     if node is not None and node.tapes is not node.rec:
         keep_watched(cell, node)
     cell._value = result._value

@@ -219,3 +219,8 @@ class TracingWarning(UserWarning):
     """A traced function did something that happens once a trace, where its code reads as if it
     happened at each call: it changed state of Python, or drew numbers with NumPy's generators. Or
     it read a container of which changes cannot all be told."""
+
+
+class ViewWriteWarning(UserWarning):
+    """A part of a tensor, such as `row = x[0]`, was written to while the tensor it was taken from
+    is still in use: that one stays as it is, where NumPy would write through to it."""

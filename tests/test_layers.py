@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 RUNTIME_LAYERS = (
-    ("errors", "line_memory"),
+    ("errors", "line_memory", "user_frames"),
     ("dims",),
     ("sizes",),
     ("spec", "dtypes", "device", "constants", "display", "reference", "foreign_trees", "tables"),
@@ -24,7 +24,8 @@ RUNTIME_LAYERS = (
     ("tensor", "nest", "ranges", "loop_options"),
     ("dispatch",),
     ("operators", "scopes", "collections", "at_work", "open_numbers", "deferred", "value_sizes"),
-    ("cells", "limits", "exchange", "indexed_slices", "callbacks", "unwatched", "array_writes"),
+    ("array_writes", "view_writes"),
+    ("cells", "limits", "exchange", "indexed_slices", "callbacks", "unwatched"),
     ("inspection",),
     ("ops",),
     ("numpy_functions",),

@@ -10,6 +10,9 @@ import numpy as np
 from tapeline.compiler.frontend.evaluation import evaluate
 from tapeline.compiler.ir.structure_ops import SIZE
 from tapeline.runtime.errors import LeakedTensorError
+from tapeline.runtime.op import Trait
+from tapeline.runtime.ops.gather import TAKE
+from tapeline.runtime.ops.shaping import BROADCAST_TO
 from tapeline.runtime.spec import DType, Shape, TensorSpec
 
 if TYPE_CHECKING:
@@ -107,6 +110,36 @@ class Symbol:
     def settled(self) -> npt.NDArray[Any] | None:
         """The value, where a few ops make it of constants alone."""
         return self._evaluated(asks_sizes=False)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether a write to it in NumPy is a write to another value as well."""
+        return self._is_view(self.id)
+
+    def _is_view(self, node: int) -> bool:
+        op, inputs = self.graph.ops[node], self.graph.inputs[node]
+        if op is TAKE:  # x[i] with an index of the trace
+            return not self.graph.spec(inputs[1]).static_shape
+        return op.has(Trait.VIEW) and op is not BROADCAST_TO
+
+    def is_part_of(self, whole: Any) -> bool:
+        """Whether it is a view of what another tensor holds, a symbol or a captured array."""
+        graph, node = self.graph, self.id
+        while self._is_view(node):
+            node = graph.inputs[node][0]
+            if type(whole) is Symbol and whole.graph is graph and whole.id == node:
+                return True
+        capture = graph.capture_at(node)
+        if capture is None:
+            return False
+        held = capture.before
+        return held is whole or (
+            type(held) is Symbol and (held.is_same(whole) or held.is_part_of(whole))
+        )
+
+    def is_same(self, other: Any) -> bool:
+        """Whether another value is that of the same node."""
+        return type(other) is Symbol and other.graph is self.graph and other.id == self.id
 
     def _evaluated(self, asks_sizes: bool) -> npt.NDArray[Any] | None:
         found = evaluate(self.graph, [self.id], _Constants(self.graph, asks_sizes))

@@ -10,6 +10,7 @@ import numpy as np
 
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops.arithmetic import divide
+from tapeline.runtime.ops.assignment import setitem
 from tapeline.runtime.ops.exponential import log
 from tapeline.runtime.ops.extrema import argmax
 from tapeline.runtime.ops.gather import take
@@ -242,8 +243,7 @@ def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
         raise ArgumentError(f"np.put: of tensors, only mode='raise' is known, got {mode!r}")
     places = ravel(as_tensor(ind))
     values = _resize(v, places.shape)
-    flat = reshape(target, (target.size,))
-    flat[places] = values
+    flat = setitem(reshape(target, (target.size,)), places, values)
     target[...] = reshape(flat, target.shape)
 
 

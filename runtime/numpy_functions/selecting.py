@@ -22,7 +22,7 @@ from tapeline.runtime.ops.reduction import sum as sum_over
 from tapeline.runtime.ops.scan import cumulative_prod, cumulative_sum
 from tapeline.runtime.ops.searching import nonzero, searchsorted
 from tapeline.runtime.ops.selection import where
-from tapeline.runtime.ops.sets import isin, unique_values
+from tapeline.runtime.ops.sets import isin, unique_places
 from tapeline.runtime.ops.shaping import broadcast_to, expand_dims, ravel, reshape
 from tapeline.runtime.ops.sorting import argsort, sort
 from tapeline.runtime.spec import broadcast_shapes
@@ -124,22 +124,29 @@ def _piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw:
 # --- sets ------------------------------------------------------------------------------------
 
 
+def _distinct(x: Any) -> Tensor:
+    """The distinct elements in ascending order; all NaN count as one, as in NumPy."""
+    x = ravel(as_tensor(x))
+    first, _, _ = unique_places(x, equal_nan=True)
+    return take(x, first, axis=0)
+
+
 def _union1d(ar1: Any, ar2: Any) -> Tensor:
-    return unique_values(concat([ravel(as_tensor(ar1)), ravel(as_tensor(ar2))]))
+    return _distinct(concat([ravel(as_tensor(ar1)), ravel(as_tensor(ar2))]))
 
 
 def _setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
-    x = ravel(as_tensor(ar1)) if assume_unique else unique_values(as_tensor(ar1))
+    x = ravel(as_tensor(ar1)) if assume_unique else _distinct(ar1)
     return x[isin(x, as_tensor(ar2), invert=True)]
 
 
 def _intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
-    x = unique_values(as_tensor(ar1))
+    x = _distinct(ar1)
     return x[isin(x, as_tensor(ar2))]
 
 
 def _setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
-    one, other = unique_values(as_tensor(ar1)), unique_values(as_tensor(ar2))
+    one, other = _distinct(ar1), _distinct(ar2)
     return sort(concat([_setdiff1d(one, other), _setdiff1d(other, one)]))
 
 

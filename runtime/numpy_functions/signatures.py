@@ -9,7 +9,7 @@ import numpy as np
 
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops import arranging, creation, grids, matmul, norms, solving
-from tapeline.runtime.ops.cast import identity
+from tapeline.runtime.ops.cast import copied
 from tapeline.runtime.ops.permuting import matrix_transpose, moveaxis, swapaxes
 from tapeline.runtime.ops.reduction import count_nonzero
 from tapeline.runtime.ops.reduction import sum as sum_over
@@ -48,7 +48,7 @@ def _outer(a: Any, b: Any, out: None = None) -> Tensor:
 
 
 def _copy(a: Any, order: str = "K", subok: bool = False) -> Tensor:
-    return identity(a)
+    return copied(a)
 
 
 def _like(filled: Callable[..., Tensor]) -> Callable[..., Tensor]:

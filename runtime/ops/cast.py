@@ -297,7 +297,7 @@ def astype(
     x = as_tensor(x, None, "astype")
     wanted = canonical_dtype(dtype, "astype: dtype")
     if x.dtype is wanted:
-        return _identity(x) if copy else x
+        return copied(x) if copy else x
     array = plain_array(x)
     return _cast(x, wanted) if array is None else wrapped(_cast_kernel(array, wanted))
 
@@ -356,9 +356,19 @@ def identity(x: TensorLike, /) -> Tensor:
     return _identity(x)
 
 
+def copied(x: TensorLike) -> Tensor:
+    """The same values, in elements of their own where x is a part of another tensor, so that they
+    may be written to in place."""
+    result: Tensor = _identity(x)
+    value = result._value
+    if type(value) is np.ndarray and value.base is not None:
+        result._value = value.copy()
+    return result
+
+
 def _copy(x: Tensor, order: str = "C") -> Tensor:
     """`x.copy()`."""
-    return _identity(x)
+    return copied(x)
 
 
 attach_method("copy", _copy)

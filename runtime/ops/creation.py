@@ -18,7 +18,7 @@ from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.operators import constant
 from tapeline.runtime.ops.axes import as_index
-from tapeline.runtime.ops.cast import identity
+from tapeline.runtime.ops.cast import copied
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.spec import DType, Shape, canonical_dtype
 from tapeline.runtime.tensor import (
@@ -117,7 +117,7 @@ def asarray(
             f"asarray: copy=False, but the tensor has dtype {obj.dtype} and not "  # type: ignore[union-attr]
             f"{result.dtype}; leave copy out"
         )
-    return identity(result) if copy and result is obj else result
+    return copied(result) if copy and result is obj else result
 
 
 def _shared(obj: Any, dtype: npt.DTypeLike | None) -> Tensor:

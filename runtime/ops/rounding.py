@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import Attrs, Op, ScalarEmitter, ShapeOf, Trait, V
 from tapeline.runtime.operators import attach_method, make_binary, make_unary, promote_one
 from tapeline.runtime.ops.pointwise import define_pointwise, unbroadcast
 from tapeline.runtime.spec import Shape
-from tapeline.runtime.tensor import Tensor, TensorLike, register_ufunc
+from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
 
 
 def _define_rounding(
@@ -57,7 +56,7 @@ _floor = make_unary(FLOOR)
 def floor(x: TensorLike, /) -> Tensor:
     """The largest whole number not above x, element by element.
 
-    Ints and bools stay as they are. There is no gradient.
+    Ints and bools stay as they are, unless `decimals` is negative. There is no gradient.
 
     Parameters
     ----------
@@ -93,7 +92,7 @@ _ceil = make_unary(CEIL)
 def ceil(x: TensorLike, /) -> Tensor:
     """The smallest whole number not below x, element by element.
 
-    Ints and bools stay as they are. There is no gradient.
+    Ints and bools stay as they are, unless `decimals` is negative. There is no gradient.
 
     Parameters
     ----------
@@ -129,7 +128,7 @@ _trunc = make_unary(TRUNC)
 def trunc(x: TensorLike, /) -> Tensor:
     """x without its fraction, element by element.
 
-    Ints and bools stay as they are. There is no gradient.
+    Ints and bools stay as they are, unless `decimals` is negative. There is no gradient.
 
     Parameters
     ----------
@@ -163,24 +162,19 @@ ROUND = _define_rounding("round", np.rint, _round_emit, "iufc")
 def round(x: TensorLike, /, decimals: int = 0) -> Tensor:
     """The nearest number of `decimals` decimal digits, of two equally near ones the even one.
 
-    Ints and bools stay as they are. There is no gradient.
+    Ints and bools stay as they are, unless `decimals` is negative. There is no gradient.
 
     Parameters
     ----------
     x : TensorLike of int, float or complex
         Of any shape.
     decimals : int
-        Digits after the point; negative ones count before it, for floats only.
+        Digits after the point; negative ones count before it.
 
     Returns
     -------
     Tensor
         Of the shape of `x`.
-
-    Raises
-    ------
-    ArgumentError
-        If `decimals` is negative and `x` is of ints.
 
     Examples
     --------
@@ -192,12 +186,7 @@ def round(x: TensorLike, /, decimals: int = 0) -> Tensor:
         return _round(x)
     x = promote_one(ROUND, x)
     if x.dtype.kind in "iu":
-        if decimals < 0:
-            raise ArgumentError(
-                f"round: decimals is {decimals}, but x has dtype {x.dtype}; only floats can be "
-                f"rounded to tens and hundreds, convert with tl.astype"
-            )
-        return x
+        return x if decimals > 0 else cast_tensor(round(x / 1.0, decimals), x.dtype)
     scale = 10.0 ** abs(decimals)
     return _round(x * scale) / scale if decimals > 0 else _round(x / scale) * scale
 

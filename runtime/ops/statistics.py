@@ -28,7 +28,7 @@ from tapeline.runtime.ops.shaping import spread
 from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
 
-_FLOAT64 = np.dtype(np.float64)
+_FLOAT16, _FLOAT32, _FLOAT64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 
 _SHAPES = (
     Sample(((3, 4),), ((0,), False)),
@@ -51,6 +51,12 @@ def count_along(shape: Shape, axes: tuple[int, ...]) -> int:
     return count
 
 
+def _sum_dtype(dtype: DType) -> DType:
+    """In which the elements are added: the sum of float16s may be out of their range, their mean is
+    not."""
+    return _FLOAT32 if dtype is _FLOAT16 else _float_dtype(dtype)
+
+
 def _float_dtype(dtype: DType) -> DType:
     return _FLOAT64 if dtype.kind in "biu" else dtype
 
@@ -59,10 +65,11 @@ def _float_dtype(dtype: DType) -> DType:
 
 
 def _mean_kernel(x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
-    dtype = _FLOAT64 if x.dtype.kind in "biu" else None
-    total = add_reduce(x, axes, dtype, None, keepdims)
+    summed = _sum_dtype(x.dtype)
+    total = add_reduce(x, axes, None if summed is x.dtype else summed, None, keepdims)
     count = count_along(x.shape, axes)
-    return total / count if count else np.full_like(total, np.nan)
+    found = total / count if count else np.full_like(total, np.nan)
+    return found if summed is not _FLOAT32 or x.dtype is summed else found.astype(_FLOAT16)
 
 
 def _mean_infer(x: TensorSpec, axes: tuple[int, ...], keepdims: bool) -> TensorSpec:
@@ -76,9 +83,10 @@ def _mean_vjp(ct: Any, attrs: Attrs, shape: Shape) -> Any:
 
 
 def _mean_expand(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
-    total = apply(SUM, cast_tensor(x, _float_dtype(x.dtype)), attrs=(axes, keepdims))
+    total = apply(SUM, cast_tensor(x, _sum_dtype(x.dtype)), attrs=(axes, keepdims))
     count = count_along(x.shape, axes)
-    return total / float(count) if count else total * np.nan
+    found = total / float(count) if count else total * np.nan
+    return cast_tensor(found, _float_dtype(x.dtype))
 
 
 MEAN = define_op(

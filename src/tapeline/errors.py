@@ -35,3 +35,4 @@ from tapeline.runtime.errors import UndefinedVariableError as UndefinedVariableE
 from tapeline.runtime.errors import ValueSizeError as ValueSizeError
 from tapeline.runtime.errors import VariableCreationError as VariableCreationError
 from tapeline.runtime.errors import VerificationError as VerificationError
+from tapeline.runtime.errors import ViewWriteWarning as ViewWriteWarning

@@ -11,6 +11,9 @@ import pytest
 import tapeline as tl
 from tapeline.runtime.errors import IndexOutOfRangeError
 
+# Parts of tensors are meant as copies here.
+pytestmark = pytest.mark.filterwarnings("ignore::tapeline.errors.ViewWriteWarning")
+
 SIZE = 1000
 
 

@@ -10,6 +10,9 @@ import pytest
 
 import tapeline as tl
 
+# Parts of tensors are meant as copies here.
+pytestmark = pytest.mark.filterwarnings("ignore::tapeline.errors.ViewWriteWarning")
+
 Function = Callable[..., Any]
 
 

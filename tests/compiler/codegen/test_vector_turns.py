@@ -13,6 +13,9 @@ import tapeline as tl
 from tapeline.compiler.codegen.target import host_target
 from tapeline.runtime.errors import IndexOutOfRangeError
 
+# Parts of tensors are meant as copies here.
+pytestmark = pytest.mark.filterwarnings("ignore::tapeline.errors.ViewWriteWarning")
+
 SIZE = 50
 
 

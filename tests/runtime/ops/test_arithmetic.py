@@ -126,8 +126,11 @@ def test_round_is_half_to_even_and_takes_digits() -> None:
     for decimals in (0, 1, 3, -2):
         np.testing.assert_array_equal(tl.round(x, decimals).numpy(), np.round(x, decimals))
     assert tl.round([5, 15], 1).tolist() == [5, 15]
-    with pytest.raises(ValueError, match="round: decimals is -1, but x has dtype int64"):
-        tl.round([5, 15], -1)
+    whole = np.array([25, 35, -15, 1234, -(2**40)], np.int64)
+    for ints in (whole, whole[:3].astype(np.int8), whole[:2].astype(np.uint8)):
+        for decimals in (1, -1, -2):
+            for found in (tl.round(ints, decimals), tl.function(tl.round)(ints, decimals)):
+                np.testing.assert_array_equal(found.numpy(), np.round(ints, decimals), strict=True)
 
 
 def test_public_functions_name_themselves_in_errors() -> None:

@@ -43,3 +43,10 @@ def test_variance_of_complex_numbers_is_that_of_both_parts() -> None:
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got.numpy(), want, rtol=1e-6)
         np.testing.assert_allclose(tl.std(tl.asarray(x)).numpy(), np.std(x), rtol=1e-6)
+
+
+def test_the_mean_of_halves_is_in_range_where_their_sum_is_not() -> None:
+    x = np.full((2, 3), 60000.0, np.float16)
+    for mean in (tl.mean, tl.function(tl.mean)):
+        found = mean(tl.asarray(x), axis=1)
+        np.testing.assert_array_equal(found.numpy(), x.mean(axis=1), strict=True)

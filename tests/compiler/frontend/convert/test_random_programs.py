@@ -11,6 +11,9 @@ import tapeline as tl
 import tapeline.compiler.frontend.convert.operators  # converted code is run with these
 from tapeline.compiler.frontend.convert.calls import callee
 
+# Parts of tensors are meant as copies here.
+pytestmark = pytest.mark.filterwarnings("ignore::tapeline.errors.ViewWriteWarning")
+
 INPUTS = (-2, 0, 3, 7)
 
 
