@@ -14,7 +14,8 @@ import numpy as np
 
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import ArgumentError, DTypeError
-from tapeline.runtime.operators import WEAK_TYPES, attach_method, promoted_dtype
+from tapeline.runtime.operators import attach_method
+from tapeline.runtime.promotion import WEAK_TYPES, promoted_dtype
 from tapeline.runtime.record import keep_watched
 from tapeline.runtime.spec import DType
 from tapeline.runtime.tensor import Tensor, cast_tensor, install_conversions, wrap

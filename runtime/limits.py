@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, DTypeError
-from tapeline.runtime.operators import WEAK_TYPES
+from tapeline.runtime.promotion import WEAK_TYPES
 from tapeline.runtime.spec import DType, canonical_dtype
 from tapeline.runtime.tensor import TensorLike
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.loops import scan
-from tapeline.runtime.operators import promote_one
 from tapeline.runtime.ops.exponential import EXP, exp, log
 from tapeline.runtime.ops.gather import take_along_axis
 from tapeline.runtime.ops.joining import concat
@@ -18,6 +17,7 @@ from tapeline.runtime.ops.selection import maximum, where
 from tapeline.runtime.ops.shaping import broadcast_to, expand_dims, reshape
 from tapeline.runtime.ops.softmax import log_softmax
 from tapeline.runtime.ops.statistics import mean as mean_over
+from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
 
 _NEVER = -1e30

@@ -22,6 +22,7 @@ from tapeline.runtime import operators
 from tapeline.runtime.dispatch import BUSY
 from tapeline.runtime.op import OUT, DTypeOf, Op, ShapeOf
 from tapeline.runtime.operators import Closure
+from tapeline.runtime.promotion import constant
 from tapeline.runtime.record import TapeSet
 from tapeline.runtime.tensor import Tensor
 
@@ -151,7 +152,7 @@ def _compile(served: Sequence[Closure], tables: Sequence[Any]) -> CompiledModule
         "py_exception": Exception,
         "py_ndarray": np.ndarray,
         "py_asarray": np.asarray,
-        "py_constant": operators.constant,
+        "py_constant": constant,
         "py_float32": np.dtype("float32"),
         "py_float64": np.dtype("float64"),
         "py_tensor_type": Tensor,

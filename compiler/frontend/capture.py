@@ -27,7 +27,7 @@ from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dispatch import STATE, push_handler
 from tapeline.runtime.errors import LeakedTensorError, TracingError
 from tapeline.runtime.op import Attrs, Op, get_op
-from tapeline.runtime.operators import WEAK_TYPES
+from tapeline.runtime.promotion import WEAK_TYPES
 from tapeline.runtime.record import Node, PickNode
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, adoption, wrap

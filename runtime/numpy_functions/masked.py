@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tapeline.runtime.errors import DTypeError
-from tapeline.runtime.operators import WEAK_TYPES
 from tapeline.runtime.ops.selection import where
+from tapeline.runtime.promotion import WEAK_TYPES
 from tapeline.runtime.tensor import as_tensor
 
 

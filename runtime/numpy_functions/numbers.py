@@ -10,7 +10,7 @@ import numpy as np
 
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError, DTypeError
-from tapeline.runtime.operators import make_binary, make_unary, promote_one
+from tapeline.runtime.operators import make_binary, make_unary
 from tapeline.runtime.ops.axes import normalize_axes
 from tapeline.runtime.ops.cast import conj
 from tapeline.runtime.ops.creation import zeros
@@ -25,6 +25,7 @@ from tapeline.runtime.ops.rounding import nextafter
 from tapeline.runtime.ops.selection import copysign, where
 from tapeline.runtime.ops.shaping import expand_dims, ravel, reshape, squeeze
 from tapeline.runtime.ops.signs import abs as magnitude
+from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor
 
 _UINT8 = np.dtype(np.uint8)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.op import OUT, Attrs, ScalarEmitter, ShapeOf, Trait, V
-from tapeline.runtime.operators import attach_method, is_operand, make_binary
+from tapeline.runtime.operators import attach_method, make_binary
 from tapeline.runtime.ops import guarded as _guarded  # noqa: F401  # for gradient rules
 from tapeline.runtime.ops.pointwise import (
     along,
@@ -18,6 +18,7 @@ from tapeline.runtime.ops.pointwise import (
     unbroadcast,
 )
 from tapeline.runtime.ops.promotion import bool_as_int8, promote_to_divide
+from tapeline.runtime.promotion import is_operand
 from tapeline.runtime.spec import Shape
 from tapeline.runtime.tensor import Tensor, TensorLike, register_ufunc
 

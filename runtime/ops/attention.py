@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from tapeline.runtime.errors import DTypeError, ShapeError
-from tapeline.runtime.operators import narrowed, promote_one
 from tapeline.runtime.ops.gather import index_tensor, take
 from tapeline.runtime.ops.matmul import matmul
 from tapeline.runtime.ops.permuting import swap_last
@@ -16,6 +15,7 @@ from tapeline.runtime.ops.selection import where
 from tapeline.runtime.ops.softmax import SOFTMAX
 from tapeline.runtime.ops.softmax import log_softmax as log_softmax_of
 from tapeline.runtime.ops.softmax import softmax as softmax_of
+from tapeline.runtime.promotion import narrowed, promote_one
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
 
 

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Op, Sample, Trait, define_op
-from tapeline.runtime.operators import narrowed, promote
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.bilinear import through
 from tapeline.runtime.ops.joining import PAD, stack
@@ -21,6 +20,7 @@ from tapeline.runtime.ops.pointwise import apply, call
 from tapeline.runtime.ops.shaping import RESHAPE
 from tapeline.runtime.ops.slicing import GETITEM, strip_full
 from tapeline.runtime.ops.windows import WINDOWS, WINDOWS_GRAD, Window
+from tapeline.runtime.promotion import narrowed, promote
 from tapeline.runtime.spec import Shape, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
 

@@ -16,10 +16,10 @@ from tapeline.runtime.dims import extent, is_open_shape
 from tapeline.runtime.dispatch import BUSY
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.op import get_op
-from tapeline.runtime.operators import constant
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.cast import copied
 from tapeline.runtime.ops.pointwise import apply
+from tapeline.runtime.promotion import constant
 from tapeline.runtime.spec import DType, Shape, canonical_dtype
 from tapeline.runtime.tensor import (
     Tensor,

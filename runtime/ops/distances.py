@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.operators import promote_one
 from tapeline.runtime.ops.arithmetic import DIVIDE
 from tapeline.runtime.ops.axes import Axis
 from tapeline.runtime.ops.matmul import vecdot
 from tapeline.runtime.ops.norms import vector_norm
 from tapeline.runtime.ops.selection import maximum
 from tapeline.runtime.ops.shaping import expand_dims
+from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.tensor import Tensor, TensorLike
 
 _LEAST = 1e-12

@@ -12,9 +12,10 @@ from typing import Any
 
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import OUT, Attrs, get_op
-from tapeline.runtime.operators import make_unary, promote_one
+from tapeline.runtime.operators import make_unary
 from tapeline.runtime.ops.pointwise import along, call
 from tapeline.runtime.ops.steps import Real, define_special
+from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.series import DIGAMMA_ROOT
 from tapeline.runtime.tensor import Tensor, TensorLike
 

@@ -10,12 +10,12 @@ from tapeline.runtime.device import Device, check_device
 from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import get_op
-from tapeline.runtime.operators import constant
 from tapeline.runtime.ops.axes import ANY_KIND
 from tapeline.runtime.ops.creation import arange, chosen_dtype, shape_argument
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.selection import WHERE
 from tapeline.runtime.ops.shaping import expand_dims
+from tapeline.runtime.promotion import constant
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor, wrap
 from tapeline.runtime.unwatched import plain_array, plain_arrays, wrapped
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tapeline.runtime.errors import ShapeError
-from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.extrema import max as max_over
 from tapeline.runtime.ops.matmul import matmul
 from tapeline.runtime.ops.matrices import check_matrices
@@ -14,6 +13,7 @@ from tapeline.runtime.ops.reduction import count_nonzero
 from tapeline.runtime.ops.shaping import expand_dims, squeeze
 from tapeline.runtime.ops.singular import svdvals
 from tapeline.runtime.ops.solving import SOLVE, pinv, relative_tolerance
+from tapeline.runtime.promotion import promote
 from tapeline.runtime.tensor import Tensor, TensorLike
 
 

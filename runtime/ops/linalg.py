@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.arithmetic import MULTIPLY
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.grids import eye
@@ -19,6 +18,7 @@ from tapeline.runtime.ops.shaping import broadcast_arrays, broadcast_to
 from tapeline.runtime.ops.slicing import diagonal as diagonal_between
 from tapeline.runtime.ops.slicing import slice_along
 from tapeline.runtime.ops.solving import inv
+from tapeline.runtime.promotion import promote
 from tapeline.runtime.spec import normalize_axis
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
 from tapeline.runtime.unwatched import numpys_own

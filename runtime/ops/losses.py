@@ -8,7 +8,6 @@ import numpy as np
 
 from tapeline.runtime.errors import DTypeError, IndexOutOfRangeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Sample, define_op, get_op
-from tapeline.runtime.operators import promote, promote_named, promote_one
 from tapeline.runtime.ops.axes import Array, as_index
 from tapeline.runtime.ops.batch_rules import batch_changed, batch_leading, next_axis
 from tapeline.runtime.ops.extrema import max_reduce
@@ -22,6 +21,7 @@ from tapeline.runtime.ops.softmax import (
     log_softmax_array,
     logsumexp_array,
 )
+from tapeline.runtime.promotion import promote, promote_named, promote_one
 from tapeline.runtime.spec import (
     DType,
     TensorSpec,

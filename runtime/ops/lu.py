@@ -13,7 +13,6 @@ import numpy as np
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import GradientError, ShapeError
 from tapeline.runtime.op import OUT, Attrs, Sample, Trait, define_op
-from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_leading
 from tapeline.runtime.ops.bilinear import regular_parts
@@ -33,6 +32,7 @@ from tapeline.runtime.ops.pointwise import call
 from tapeline.runtime.ops.shaping import BROADCAST_TO, EXPAND_DIMS, expand_dims, squeeze
 from tapeline.runtime.ops.sorting import ARGSORT
 from tapeline.runtime.ops.triangular import SOLVE_TRIANGULAR, solve_triangular
+from tapeline.runtime.promotion import promote
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.operators import promote_one
 from tapeline.runtime.ops.arithmetic import DIVIDE
 from tapeline.runtime.ops.entropies import xlog1py, xlogy
 from tapeline.runtime.ops.exponential import exp, log
@@ -13,6 +12,7 @@ from tapeline.runtime.ops.gamma_functions import gammaln
 from tapeline.runtime.ops.norms import vector_norm
 from tapeline.runtime.ops.objectives import check_reduction, difference_of, reduced
 from tapeline.runtime.ops.selection import maximum
+from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.tensor import Tensor, TensorLike
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)

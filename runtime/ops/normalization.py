@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.operators import narrowed, promote_one
 from tapeline.runtime.ops.axes import Axis, as_index, normalize_axes
 from tapeline.runtime.ops.cast import stop_gradient
 from tapeline.runtime.ops.powers import RSQRT, rsqrt
 from tapeline.runtime.ops.shaping import reshape
 from tapeline.runtime.ops.statistics import mean as mean_over
 from tapeline.runtime.ops.statistics import var
+from tapeline.runtime.promotion import narrowed, promote_one
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import OUT, Attrs, Expansion, Sample, define_op, get_op
-from tapeline.runtime.operators import narrowed
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.extrema import max as max_over
@@ -30,6 +29,7 @@ from tapeline.runtime.ops.shaping import expand_dims
 from tapeline.runtime.ops.signs import abs as magnitude
 from tapeline.runtime.ops.singular import svdvals
 from tapeline.runtime.ops.solving import relative_tolerance
+from tapeline.runtime.promotion import narrowed
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
 

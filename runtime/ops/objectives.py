@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.operators import promote, promote_one
 from tapeline.runtime.ops.activations import softplus
 from tapeline.runtime.ops.arithmetic import SUBTRACT
 from tapeline.runtime.ops.axes import Axis
@@ -20,6 +19,7 @@ from tapeline.runtime.ops.selection import maximum, where
 from tapeline.runtime.ops.signs import abs as size_of
 from tapeline.runtime.ops.softmax import logsumexp
 from tapeline.runtime.ops.statistics import mean as mean_over
+from tapeline.runtime.promotion import promote, promote_one
 from tapeline.runtime.spec import normalize_axis
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
 

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.operators import promote_one
 from tapeline.runtime.ops.arithmetic import DIVIDE
 from tapeline.runtime.ops.cast import astype
 from tapeline.runtime.ops.convolution import Padding, PerAxis, padded, per_axis, resolve_pads
@@ -20,6 +19,7 @@ from tapeline.runtime.ops.rounding import round as nearest
 from tapeline.runtime.ops.selection import clip, where
 from tapeline.runtime.ops.shaping import reshape
 from tapeline.runtime.ops.windows import WINDOWS, WINDOWS_GRAD, Window
+from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.tensor import Tensor, TensorLike
 
 # --- patches ---------------------------------------------------------------------------------

@@ -29,13 +29,8 @@ from tapeline.runtime.op import (
     define_op,
     get_op,
 )
-from tapeline.runtime.operators import (
-    Promote,
-    attach_method,
-    make_binary,
-    make_unary,
-    promote,
-)
+from tapeline.runtime.operators import attach_method, make_binary, make_unary
+from tapeline.runtime.promotion import Promote, promote
 from tapeline.runtime.spec import (
     DType,
     Shape,

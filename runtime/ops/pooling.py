@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.operators import narrowed, promote, promote_one
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.convolution import (
     CONV,
@@ -24,6 +23,7 @@ from tapeline.runtime.ops.permuting import moveaxis
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.statistics import mean
 from tapeline.runtime.ops.windows import MAX_POOL, SUM_POOL, Window
+from tapeline.runtime.promotion import narrowed, promote, promote_one
 from tapeline.runtime.spec import Shape
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
 

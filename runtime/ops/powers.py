@@ -9,15 +9,7 @@ import numpy as np
 from tapeline.runtime.cells import make_inplace
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import OUT, Attrs, LibraryCall, ScalarEmitter, Trait, V, get_op
-from tapeline.runtime.operators import (
-    attach_method,
-    is_operand,
-    make_binary,
-    make_unary,
-    narrowed,
-    promote,
-    promoted_dtype,
-)
+from tapeline.runtime.operators import attach_method, make_binary, make_unary
 from tapeline.runtime.ops.pointwise import (
     BOOL,
     along,
@@ -36,6 +28,7 @@ from tapeline.runtime.ops.promotion import (
     weak_or_tensor,
 )
 from tapeline.runtime.ops.signs import positive
+from tapeline.runtime.promotion import is_operand, narrowed, promote, promoted_dtype
 from tapeline.runtime.spec import broadcast_shapes
 from tapeline.runtime.tensor import (
     Tensor,

@@ -12,13 +12,7 @@ import numpy as np
 
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.op import Op, get_op
-from tapeline.runtime.operators import (
-    constant,
-    promote,
-    promote_one,
-    promoted_dtype,
-    weak_type,
-)
+from tapeline.runtime.promotion import constant, promote, promote_one, promoted_dtype, weak_type
 from tapeline.runtime.spec import DType
 from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor
 

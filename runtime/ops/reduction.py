@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapeline.runtime.op import Attrs, Op, Reduction, Sample, ShapeOf, define_op
-from tapeline.runtime.operators import attach_method, make_unary, narrowed
+from tapeline.runtime.operators import attach_method, make_unary
 from tapeline.runtime.ops.axes import ANY_KIND, Array, Axis, kept_shape, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.permuting import PERMUTE_DIMS
 from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype, computable
 from tapeline.runtime.ops.scan import products_of_others
 from tapeline.runtime.ops.shaping import RESHAPE, spread
+from tapeline.runtime.promotion import narrowed
 from tapeline.runtime.spec import Shape, TensorSpec, accumulator_dtype, canonical_dtype, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
 from tapeline.runtime.unwatched import plain_array, wrapped

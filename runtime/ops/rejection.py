@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 
 from tapeline.runtime.op import Op, Sample, Trait, define_op
-from tapeline.runtime.operators import promote_one
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.creation import shape_argument
 from tapeline.runtime.ops.distributions import ShapeLike, placed
@@ -19,6 +18,7 @@ from tapeline.runtime.ops.exponential import EXP
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.random_bits import as_key, check_key, draw_key, philox, split
 from tapeline.runtime.ops.shaping import broadcast_to
+from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.spec import DType, TensorSpec, broadcast_shapes, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.op import Attrs, Op, ScalarEmitter, ShapeOf, Trait, V
-from tapeline.runtime.operators import attach_method, make_binary, make_unary, promote_one
+from tapeline.runtime.operators import attach_method, make_binary, make_unary
 from tapeline.runtime.ops.pointwise import define_pointwise, unbroadcast
+from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.spec import Shape
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
 

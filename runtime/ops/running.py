@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tapeline.runtime.operators import promote_one
 from tapeline.runtime.ops.exponential import EXP, logaddexp
 from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.selection import maximum, minimum
 from tapeline.runtime.ops.shaping import ravel
+from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.spec import normalize_axis
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tapeline.runtime.errors import ArgumentError, DTypeError
-from tapeline.runtime.operators import narrowed, promote_one
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
 from tapeline.runtime.ops.distributions import ShapeLike, exponential, gumbel, uniform
@@ -25,6 +24,7 @@ from tapeline.runtime.ops.selection import minimum, where
 from tapeline.runtime.ops.shaping import reshape
 from tapeline.runtime.ops.slicing import slice_along
 from tapeline.runtime.ops.sorting import argsort
+from tapeline.runtime.promotion import narrowed, promote_one
 from tapeline.runtime.spec import broadcast_shapes, normalize_axis
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import Attrs, LibraryCall, Op, Sample, Trait, define_op
-from tapeline.runtime.operators import attach_method, narrowed
+from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
 from tapeline.runtime.ops.joining import CONCAT, concat
@@ -16,6 +16,7 @@ from tapeline.runtime.ops.permuting import FLIP, PERMUTE_DIMS
 from tapeline.runtime.ops.pointwise import apply, call, computable, conjugate, scaled, shorten
 from tapeline.runtime.ops.shaping import ravel
 from tapeline.runtime.ops.slicing import slice_along
+from tapeline.runtime.promotion import narrowed
 from tapeline.runtime.spec import (
     TensorSpec,
     accumulator_dtype,

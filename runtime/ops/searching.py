@@ -10,11 +10,12 @@ import numpy as np
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, ShapeError
 from tapeline.runtime.op import Attrs, LibraryCall, Op, Sample, Trait, define_op
-from tapeline.runtime.operators import attach_method, promote
+from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.each import batch_each
 from tapeline.runtime.ops.gather import index_tensor, take
 from tapeline.runtime.ops.pointwise import check_dtype, computable
+from tapeline.runtime.promotion import promote
 from tapeline.runtime.spec import DType, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
 from tapeline.runtime.unwatched import like_array, plain_array, wrapped

@@ -9,14 +9,7 @@ import numpy as np
 
 from tapeline.runtime.errors import DTypeError
 from tapeline.runtime.op import Attrs, Sample, ScalarEmitter, ShapeOf, V
-from tapeline.runtime.operators import (
-    attach_method,
-    constant,
-    make_binary,
-    narrowed,
-    promote,
-    promote_named,
-)
+from tapeline.runtime.operators import attach_method, make_binary
 from tapeline.runtime.ops.logic import SIGNBIT
 from tapeline.runtime.ops.pointwise import (
     BOOL,
@@ -28,6 +21,7 @@ from tapeline.runtime.ops.pointwise import (
     zero_like,
 )
 from tapeline.runtime.ops.promotion import promote_to_float
+from tapeline.runtime.promotion import constant, narrowed, promote, promote_named
 from tapeline.runtime.spec import (
     DType,
     Shape,

@@ -11,12 +11,12 @@ import numpy as np
 
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.op import Expansion, Sample, Trait, define_op, get_op
-from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.pointwise import BOOL, apply
 from tapeline.runtime.ops.searching import INT64
 from tapeline.runtime.ops.shaping import ravel
+from tapeline.runtime.promotion import promote
 from tapeline.runtime.spec import TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor, register_ufunc
 from tapeline.runtime.unwatched import like_array, plain_array, wrapped

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.operators import promote_one
 from tapeline.runtime.ops.arithmetic import DIVIDE
 from tapeline.runtime.ops.selection import clip, where
 from tapeline.runtime.ops.signs import abs as magnitude
+from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.tensor import Tensor, TensorLike
 
 

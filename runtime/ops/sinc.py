@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from tapeline.runtime.operators import promote_one
 from tapeline.runtime.ops.comparison import less
 from tapeline.runtime.ops.selection import where
 from tapeline.runtime.ops.signs import abs as magnitude
 from tapeline.runtime.ops.trigonometric import SIN, sin
+from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.tensor import Tensor, TensorLike
 
 _NEAR = 0.5

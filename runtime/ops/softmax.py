@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, define_op, get_op
-from tapeline.runtime.operators import constant, narrowed, promote_one
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes, next_axis
 from tapeline.runtime.ops.extrema import MAX, max_reduce
 from tapeline.runtime.ops.pointwise import along, apply, call, check_dtype
 from tapeline.runtime.ops.reduction import SUM, add_reduce, keep, reduced_shape
 from tapeline.runtime.ops.shaping import SQUEEZE
+from tapeline.runtime.promotion import constant, narrowed, promote_one
 from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike
 

@@ -14,7 +14,6 @@ import numpy as np
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.op import OUT, Attrs, Op, Sample, ShapeOf, Trait, define_op, get_op
-from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_leading, batch_solve, rank, spread, widen
 from tapeline.runtime.ops.bilinear import counted, regular
@@ -31,6 +30,7 @@ from tapeline.runtime.ops.matrices import (
 )
 from tapeline.runtime.ops.pointwise import along, apply, call, conjugate, to_real, unbroadcast
 from tapeline.runtime.ops.shaping import EXPAND_DIMS, SQUEEZE
+from tapeline.runtime.promotion import promote
 from tapeline.runtime.spec import Shape, TensorSpec, broadcast_shapes, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
 from tapeline.runtime.unwatched import numpys_own, plain_arrays

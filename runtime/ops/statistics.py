@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, ShapeOf, define_op, get_op
-from tapeline.runtime.operators import attach_method, narrowed
+from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import Array, Axis, normalize_axes
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axes
 from tapeline.runtime.ops.cast import imag, real
@@ -25,6 +25,7 @@ from tapeline.runtime.ops.reduction import (
     reduced_shape,
 )
 from tapeline.runtime.ops.shaping import spread
+from tapeline.runtime.promotion import narrowed
 from tapeline.runtime.spec import DType, Shape, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor, register_ufunc
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
 from tapeline.runtime.op import OUT, Attrs, Expansion, Sample, ShapeOf, Trait, define_op
-from tapeline.runtime.operators import promote
 from tapeline.runtime.ops.batch_rules import batch_solve
 from tapeline.runtime.ops.bilinear import counted, is_guarding, regular
 from tapeline.runtime.ops.creation import zeros
@@ -29,6 +28,7 @@ from tapeline.runtime.ops.pointwise import apply, call, computable, unbroadcast
 from tapeline.runtime.ops.shaping import expand_dims, reshape, squeeze
 from tapeline.runtime.ops.slicing import slice_along
 from tapeline.runtime.ops.solving import SOLVE
+from tapeline.runtime.promotion import promote
 from tapeline.runtime.spec import Shape, TensorSpec, broadcast_shapes, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
 

@@ -10,16 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapeline.runtime import operators
+from tapeline.runtime import promotion
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import DTypeError
 from tapeline.runtime.gradient_tape import GradientTape
 from tapeline.runtime.op import Op, define_op
-from tapeline.runtime.operators import (
-    constant,
-    make_binary,
-    make_unary,
-)
+from tapeline.runtime.operators import make_binary, make_unary
+from tapeline.runtime.promotion import constant
 from tapeline.runtime.tensor import Tensor, as_tensor
 
 DTYPES = ("float32", "float64", "int64", "float64")
@@ -60,7 +57,7 @@ def test_binary_closures_do_what_bind_does(tiny: Any, rng: np.random.Generator, 
                 outer.stop()
             for closure, is_reflected in forms:
                 pair = (b, a) if is_reflected else (a, b)
-                expected = bind(op, operators.promote(op, *pair))
+                expected = bind(op, promotion.promote(op, *pair))
                 found = closure(a, b)
                 if a.dtype == b.dtype:
                     assert summary(found) == summary(expected)
@@ -82,7 +79,7 @@ def test_unary_closures_do_what_bind_does(tiny: Any, rng: np.random.Generator, n
             for tape in (outer, inner):
                 if rng.integers(2) and a.dtype.kind == "f":
                     tape.watch(a)
-            expected = bind(op, (operators.promote_one(op, a),))
+            expected = bind(op, (promotion.promote_one(op, a),))
             assert summary(closure(a)) == summary(expected)
 
 
@@ -167,11 +164,11 @@ def test_constants_are_shared_but_not_mixed_up() -> None:
 
 
 def test_constant_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operators, "_CONSTANTS", {})
-    monkeypatch.setattr(operators, "_CONSTANT_LIMIT", 8)
+    monkeypatch.setattr(promotion, "_CONSTANTS", {})
+    monkeypatch.setattr(promotion, "_CONSTANT_LIMIT", 8)
     for k in range(100):
         assert constant(float(k), np.dtype("float64")).item() == k
-    assert len(operators._CONSTANTS) <= 8
+    assert len(promotion._CONSTANTS) <= 8
 
 
 def test_op_without_rules_is_recorded_so_that_its_gradient_can_complain(tiny: Any) -> None:

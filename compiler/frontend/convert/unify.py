@@ -18,7 +18,7 @@ from tapeline.compiler.frontend.convert.blocktrace import (
 from tapeline.compiler.frontend.convert.state import UNDEF
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.operators import promoted_dtype
+from tapeline.runtime.promotion import promoted_dtype
 from tapeline.runtime.spec import TensorSpec, spec_of
 
 _NUMBERS = (bool, int, float, complex)
