@@ -14,8 +14,9 @@ import numpy as np
 
 Call = Callable[[], Any]
 
-BLOCK_SECONDS = 5e-4
-"""A block of calls lasts at least so long, so that reading the clock costs nothing."""
+BLOCK_SECONDS = 2e-3
+"""A block of calls lasts at least so long: reading the clock costs nothing then, and what others
+left in the caches little."""
 LEAST_ROUNDS = 7
 WARM_CALLS = 5
 """So often a call is made before its time counts: the first few compile."""
@@ -45,8 +46,20 @@ def block_size(call: Call) -> int:
         number = min(number * 8, max(number + 1, math.ceil(number * BLOCK_SECONDS / spent)))
 
 
+def settle() -> None:
+    """Waits until no thread of this process works any more: those of some libraries go on spinning
+    for milliseconds when a call is over, on a core that the next contender needs."""
+    for _ in range(100):
+        before = time.process_time()
+        time.sleep(1e-3)
+        if time.process_time() - before < 3e-4:
+            return
+
+
 def time_block(call: Call, number: int) -> float:
-    """Seconds per call of one block."""
+    """Seconds per call of one block, after a call that wakes what it needs."""
+    settle()
+    call()
     repeat = range(number)
     start = time.perf_counter()
     for _ in repeat:
