@@ -8,9 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tapeline.compiler.codegen.layout import native_entry_allowed
 from tapeline.compiler.codegen.native_call import (
@@ -29,9 +27,11 @@ from tapeline.compiler.passes.pipeline import default_passes, run_pipeline
 from tapeline.runtime.dispatch import change_busy
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tapeline.compiler.executable.executable import Executable
 
-Array = npt.NDArray[Any]
+Array: TypeAlias = "npt.NDArray[Any]"
 
 _PASSES = default_passes(trace_into)
 _LAST_PASSES = default_passes(trace_into, differentiated=True)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.donated import Donated
 from tapeline.runtime.tensor import Tensor, wrap
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[Any]"
 _OURS = 2
 """References to an array that only the code at hand holds."""
 

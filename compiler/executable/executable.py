@@ -15,10 +15,9 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.compiler.codegen.control_plan import (
     INDEX_ERROR,
@@ -41,7 +40,10 @@ from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.errors import IndexOutOfRangeError, TapelineError
 from tapeline.runtime.spec import DType
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[Any]"
 NOTHING_SHARED: Mapping[int, Array] = MappingProxyType({})
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _memory_view: Any = ctypes.pythonapi.PyMemoryView_FromMemory

@@ -14,20 +14,22 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.compiler.codegen.engine import CompiledModule, get_engine
 from tapeline.compiler.codegen.module import Module
 from tapeline.compiler.codegen.step_clock import OF_RECORD, OF_TIMING, OF_TRACE, ticks_text
 from tapeline.compiler.ir.graph import Graph
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 TRACE_WORDS = 1 << 19
 """Memory for single runs, some 200,000 steps; later ones are only counted."""
 
-Words = npt.NDArray[np.int64]
+Words: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

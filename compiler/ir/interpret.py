@@ -8,15 +8,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER, make_call_op
 from tapeline.runtime.errors import GraphError
 from tapeline.runtime.op import Op
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 Watcher: TypeAlias = Callable[[Graph, int, Sequence[Any], Any], None]
 """Told of each node after it ran: the graph, the node, its inputs and its value."""

@@ -14,10 +14,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.structure_ops import CONSTANT
@@ -25,6 +24,9 @@ from tapeline.runtime.dims import Dim, bare, source_of
 from tapeline.runtime.op import Attrs, Op, Trait
 from tapeline.runtime.sizes import Sizes
 from tapeline.runtime.spec import TensorSpec
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 INLINE_ELEMENTS = 16
 _MAX_COLUMN = 64

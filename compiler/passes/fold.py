@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import Graph, NodeSpec
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild, rebuild
 from tapeline.runtime.op import Attrs, Op, Trait
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import Graph, NodeSpec, attrs_key, infer_spec
 from tapeline.compiler.ir.location import Location
@@ -22,6 +21,9 @@ from tapeline.compiler.passes.dce import DeadCode
 from tapeline.compiler.passes.fold import Fold
 from tapeline.runtime.op import Attrs, Op
 from tapeline.runtime.spec import TensorSpec
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 MAX_NESTING = 8
 """How deep what a rule makes is itself rewritten."""

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.compiler.ir.control_ops import LoopForm
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
 from tapeline.runtime.op import Assembly, Branch, IndexMap, Loop, Pointwise, Reduction, get_op
 from tapeline.runtime.spec import Shape, TensorSpec
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 MOST_ELEMENTS = 8
 """Elements of an array that is split; vectors do better from here on."""
@@ -27,7 +29,7 @@ MOST_CARRIED = 24
 MOST_NODES = 400
 FEWEST_TURNS = 16
 
-Ids = npt.NDArray[np.int64]
+Ids: TypeAlias = "npt.NDArray[np.int64]"
 """The nodes of the elements of an array, in its shape."""
 
 _FOLDS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}

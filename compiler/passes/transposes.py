@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.structure_ops import CONSTANT
 from tapeline.compiler.passes.base import PassResult, Rebuild
 from tapeline.runtime.op import IndexMap, Pointwise, get_op
 from tapeline.runtime.spec import TensorSpec
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 FEWEST_ROWS = 32
 """Smaller tables are left as they are."""
