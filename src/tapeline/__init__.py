@@ -268,6 +268,7 @@ from tapeline.runtime.tensor import Tensor as Tensor
 from tapeline.runtime.tensor_array import TensorArray as TensorArray
 from tapeline.runtime.variable import Variable as Variable
 
+__version__ = "0.1.0.dev0"
 __array_api_version__ = "2025.12"
 
 if TYPE_CHECKING:

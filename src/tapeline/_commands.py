@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapeline import __version__
 from tapeline.export import load
 from tapeline.runtime import nest
 from tapeline.runtime.tensor import Tensor
@@ -285,7 +286,7 @@ def doctor(_: argparse.Namespace) -> Report:
     machine = measure_machine()
     blas = find_blas()
     return {
-        "tapeline": _version("tapeline"),
+        "tapeline": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "llvmlite": _version("llvmlite"),

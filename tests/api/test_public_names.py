@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 import types
 from pathlib import Path
 
 import tapeline as tl
 
 TYPING = ("TYPE_CHECKING", "Any")
+ROOT = Path(__file__).resolve().parent.parent.parent
 LISTED = Path(__file__).with_name("public_names.txt")
 
 
@@ -49,3 +52,9 @@ def test_every_op_function_shows_an_example() -> None:
             "tapeline.runtime.ops"
         ):
             assert ">>> " in (value.__doc__ or ""), f"tl.{name} has no example that runs"
+
+
+def test_the_package_has_the_version_that_the_module_says() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "tapeline.__version__"}
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", tl.__version__)
