@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -150,7 +151,9 @@ def resolve(module: str, name: str) -> str:
     return f"{module}.{name}" if is_module else module
 
 
+@functools.cache
 def all_imports() -> list[Import]:
+    """The imports of all source files, which are parsed once for all tests."""
     return [found for path in sources() for found in imports_of(path)]
 
 

@@ -14,7 +14,7 @@ import tapeline as tl
 
 
 @pytest.mark.filterwarnings("ignore:.*was traced in")
-@pytest.mark.parametrize("seconds", [2.0, pytest.param(20.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [2.0, pytest.param(8.0, marks=pytest.mark.slow)])
 def test_threads_get_right_results_whatever_the_others_do(seconds: float) -> None:
     shared = tl.Variable(np.ones(3))
     failures: list[str] = []

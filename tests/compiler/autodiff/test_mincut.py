@@ -168,9 +168,9 @@ def test_a_chain_of_many_thousands_needs_no_recursion() -> None:
 
 
 @pytest.mark.slow
-def test_two_hundred_thousand_values_take_linear_time() -> None:
-    problem = _long_problem(200_000)
+def test_seventy_thousand_values_take_linear_time() -> None:
+    problem = _long_problem(70_000)
     start = time.perf_counter()
     saved = minimum_cut(problem)
-    assert time.perf_counter() - start < 60.0
+    assert time.perf_counter() - start < 20.0
     assert _every_path_is_cut(problem, saved)

@@ -14,6 +14,7 @@ from tests.sampling import DTYPES_OF_KIND, Case, build_inputs, rng_of, sampled_o
 
 import tapeline as tl
 from tapeline.runtime.dispatch import bind
+from tapeline.runtime.gradients.checking import Mode
 from tapeline.runtime.op import Op
 
 LIMIT = 40
@@ -67,6 +68,7 @@ PAIRS = [
 every_pair = pytest.mark.parametrize(
     ("op", "dtype"), PAIRS, ids=[f"{op.name}-{dtype}" for op, dtype in PAIRS]
 )
+MODES: tuple[tuple[Mode, ...], ...] = (("reverse",), ("forward",), ("reverse", "forward"))
 DOUBLE = [op for op, dtype in PAIRS if dtype == "float64"]
 every_op = pytest.mark.parametrize("op", DOUBLE, ids=lambda op: op.name)
 
@@ -82,9 +84,14 @@ def test_gradients_of_an_op(op: Op, dtype: str) -> None:
 @pytest.mark.slow
 @every_op
 def test_gradients_of_a_compiled_op(op: Op) -> None:
+    """To the first order in both modes; to the second one in one of them or in all combinations,
+    which ops have in turn: compiled gradients of gradients are compared with eager ones for each
+    op, and those with differences above."""
     listed = cases(op, "float64")
     step = 1e-5 if op.name in KINKED else None
-    tl.testing.check_gradients(tl.function(all_at_once(op, listed)), [tensors(listed)], step=step)
+    compiled, point = tl.function(all_at_once(op, listed)), [tensors(listed)]
+    tl.testing.check_gradients(compiled, point, 1, step=step)
+    tl.testing.check_gradients(compiled, point, 2, MODES[DOUBLE.index(op) % len(MODES)], step=step)
 
 
 @every_op
