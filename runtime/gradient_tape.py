@@ -5,6 +5,7 @@ The records themselves hang on values (see `record`); a tape holds none of them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -136,6 +137,11 @@ class GradientTape(Tape):
         ------
         TapeError
             (a RuntimeError) at the second call, unless the tape is persistent.
+
+        Warns
+        -----
+        UserWarning
+            If a source or all targets are not of a float or complex dtype, and so have no gradient.
         """
         is_plain = (
             type(target) is Tensor
@@ -144,12 +150,15 @@ class GradientTape(Tape):
             and not sparse
         )
         if is_plain and type(sources) is Tensor:
-            return GRADIENT_OF[0](self, target, (sources,))[0]
+            part = GRADIENT_OF[0](self, target, (sources,))[0]
+            if part is None:
+                _explain_none((target,), (sources,), (part,))
+            return part
         flat_sources = _flat_tensors("sources", sources)
+        flat_targets = [target] if type(target) is Tensor else _flat_tensors("target", target)
         if is_plain:
             found = GRADIENT_OF[0](self, target, flat_sources)
         else:
-            flat_targets = [target] if type(target) is Tensor else _flat_tensors("target", target)
             cotangents = None
             if output_gradients is not None:
                 cotangents = _flat_cotangents(target, output_gradients)
@@ -162,6 +171,10 @@ class GradientTape(Tape):
                 unconnected_gradients,
                 sparse,
             )
+        for part in found:
+            if part is None:
+                _explain_none(flat_targets, flat_sources, found)
+                break
         if flat_sources is sources:
             return found if type(sources) is list else tuple(found)
         return found[0] if type(sources) is Tensor else nest.unflatten(sources, found)
@@ -243,12 +256,19 @@ class GradientTape(Tape):
 
         Raises
         ------
+        ArgumentTypeError
+            (a TypeError) if the source is not one tensor or Variable.
         ShapeError
             (a ValueError) if one has less than two dimensions, or their first extents differ.
         TapeError
             (a RuntimeError) if the tape was used already and is not persistent.
         """
         self._require_persistence(parallel_iterations, experimental_use_pfor)
+        if type(source) is not Tensor and not hasattr(source, "is_differentiable"):
+            raise ArgumentTypeError(
+                f"batch_jacobian: source must be one tensor or Variable, got "
+                f"{type(source).__name__}; ask for one at a time"
+            )
         return tape_batch_jacobian(self, as_tensor(target), source, unconnected_gradients)
 
     def _require_persistence(self, parallel_iterations: int | None, is_vectorized: bool) -> None:
@@ -292,6 +312,28 @@ def _flat_tensors(argument: str, structure: Any) -> Sequence[Any]:
                 f"gradient: {argument} must be tensors or Variables, got {type(leaf).__name__}"
             )
     return leaves
+
+
+def _explain_none(targets: Sequence[Any], sources: Sequence[Any], found: Sequence[Any]) -> None:
+    """Warn where the dtype is why there is no gradient."""
+    kinds = {target.dtype.name for target in targets if target.dtype.kind not in "fcV"}
+    if targets and all(target.dtype.kind not in "fcV" for target in targets):
+        what = "the target is" if len(targets) == 1 else "all targets are"
+        advice = "differentiate what was computed before it became one"
+    else:
+        pairs = zip(sources, found, strict=True)
+        ints = [source for source, part in pairs if part is None]
+        kinds = {source.dtype.name for source in ints if source.dtype.kind not in "fcV"}
+        what, advice = (
+            "a source is",
+            "make it one of floats with x.astype(tl.float64), and watch it",
+        )
+    if kinds:
+        warnings.warn(
+            f"gradient: {what} of dtype {', '.join(sorted(kinds))}, which has no gradient, so None "
+            f"stands for it; {advice}",
+            stacklevel=3,
+        )
 
 
 def _flat_cotangents(target: Any, given: Any) -> list[Any]:

@@ -198,7 +198,26 @@ def test_bad_targets_sources_and_cotangents_are_named_and_the_tape_still_answers
         lambda: tape.gradient(y, x, unconnected_gradients=wrong), ArgumentError,
         "unconnected_gradients", "'none' or 'zero'",
     )  # fmt: skip
+    refuse(lambda: tape.batch_jacobian(y, [x]), ArgumentTypeError, "batch_jacobian", "list")
     assert tape.gradient(y, x).tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize("transform", [tl.grad, tl.value_and_grad, tl.jacobian, tl.hessian])
+def test_only_functions_are_differentiated(transform: Any) -> None:
+    refuse(lambda: transform(3), ArgumentTypeError, "expected a function", "int")
+    square: Any = transform(lambda x: tl.sum(x * x), 0.5)
+    refuse(lambda: square(VECTOR), ArgumentTypeError, "argnums", "0.5", "position or name")
+
+
+def test_primals_and_modes_are_named() -> None:
+    for along in (tl.jvp, tl.hvp):
+        message = ("primals must be a list or tuple", "Tensor", "[x]")
+        refuse(lambda along=along: along(tl.sum, VECTOR, VECTOR), ArgumentTypeError, *message)
+    refuse(
+        lambda: tl.vjp(untyped.pi, VECTOR), ArgumentTypeError, "vjp: expected a function", "float"
+    )
+    wrong: Any = "fwd"
+    refuse(lambda: tl.jacobian(tl.sin, mode=wrong), ArgumentError, "'forward'", "'fwd'")
 
 
 # Compiled functions

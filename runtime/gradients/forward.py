@@ -14,7 +14,7 @@ from typing import Any
 from tapeline.runtime import nest
 from tapeline.runtime.backprop import imperative_grad
 from tapeline.runtime.dispatch import STATE
-from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.errors import ArgumentError, ArgumentTypeError
 from tapeline.runtime.gradients.functional import Run, beside, grad, leaves_like, run_watched
 from tapeline.runtime.recorder import Tape
 from tapeline.runtime.tape import pop_tape, push_new_tape
@@ -150,6 +150,8 @@ def jvp(
     ------
     ArgumentError, ShapeError
         If the tangents do not fit the primals.
+    ArgumentTypeError
+        (a TypeError) if `f` is not a function, or the primals are no list or tuple.
 
     Examples
     --------
@@ -157,6 +159,7 @@ def jvp(
     >>> tl.jvp(lambda x: x ** 2, [3.0], [1.0])[1]
     tl.Tensor(6., shape=(), dtype=float64)
     """
+    _require_primals("jvp", primals)
     if not has_aux and (compiled := _derived(f, "jvp", _jvp_of, primals, tangents)) is not None:
         return compiled(*_as_tensors(primals, tangents))  # type: ignore[no-any-return]
     return _jvp(f, primals, tangents, has_aux)
@@ -230,6 +233,8 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     ------
     ArgumentError, ShapeError, DTypeError
         If the tangents do not fit the primals, or the result is not one real number.
+    ArgumentTypeError
+        (a TypeError) if `f` is not a function, or the primals are no list or tuple.
 
     Examples
     --------
@@ -237,10 +242,19 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> tl.hvp(lambda x: tl.sum(x ** 3), [tl.asarray([1.0, 2.0])], [tl.asarray([1.0, 0.0])])
     tl.Tensor([6. 0.], shape=(2,), dtype=float64)
     """
+    _require_primals("hvp", primals)
     compiled = _derived(f, "hvp", _hvp_of, primals, tangents)
     if compiled is not None:
         return compiled(*_as_tensors(primals, tangents))
     return _hvp(f, primals, tangents)
+
+
+def _require_primals(caller: str, primals: Any) -> None:
+    if not isinstance(primals, list | tuple):
+        raise ArgumentTypeError(
+            f"{caller}: primals must be a list or tuple with the arguments of the function, got "
+            f"{type(primals).__name__}; write [x] for one argument"
+        )
 
 
 def _derived(

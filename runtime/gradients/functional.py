@@ -16,7 +16,13 @@ from tapeline.runtime import nest
 from tapeline.runtime.backprop import GRADIENT_OF, Unconnected, imperative_grad
 from tapeline.runtime.dispatch import STATE, users
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
-from tapeline.runtime.gradients.parameters import Argument, name_of, position_of, require_float
+from tapeline.runtime.gradients.parameters import (
+    Argument,
+    name_of,
+    position_of,
+    require_float,
+    require_function,
+)
 from tapeline.runtime.ops.cast import identity
 from tapeline.runtime.recorder import Tape
 from tapeline.runtime.tape import pop_tape, push_new_tape
@@ -84,6 +90,7 @@ def run_watched(
     persistent: bool = False,
 ) -> Run:
     """Call `f` with the arguments at these positions watched."""
+    require_function(caller, f)
     values = list(args)
     sources: list[Tensor] = []
     tape = push_new_tape(persistent=persistent, watch_accessed_variables=False)
@@ -132,6 +139,11 @@ def resolve(
 ) -> tuple[list[int], bool]:
     """The positions that `argnums` names, and whether it names a single one."""
     single = isinstance(argnums, int | str)
+    if not single and not isinstance(argnums, Sequence):
+        raise ArgumentTypeError(
+            f"{caller}: argnums must be a position or name of an argument, or a sequence of them, "
+            f"got {argnums!r}"
+        )
     wanted: Sequence[Argument] = [argnums] if isinstance(argnums, int | str) else list(argnums)
     positions = [position_of(caller, f, each, count) for each in wanted]
     if len(set(positions)) < len(positions):
@@ -185,6 +197,8 @@ def value_and_grad(
         When called, if the result is not one real number or an argument is not of float.
     ArgumentError
         When called, if there is no such argument.
+    ArgumentTypeError
+        (a TypeError) if `f` is not a function; when called, if its result is no tensor.
 
     Examples
     --------
@@ -194,6 +208,7 @@ def value_and_grad(
     (tl.Tensor(5., shape=(), dtype=float64), tl.Tensor(4., shape=(), dtype=float64))
     """
 
+    require_function("grad", f)
     resolved: dict[int, tuple[list[int], bool]] = {}
 
     @functools.wraps(f)
@@ -232,7 +247,7 @@ def grad(f: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False) -> 
 
     Raises
     ------
-    ShapeError, DTypeError, ArgumentError
+    ShapeError, DTypeError, ArgumentError, ArgumentTypeError
         As for `value_and_grad`.
 
     Examples

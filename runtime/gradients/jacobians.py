@@ -9,8 +9,10 @@ import numpy as np
 
 from tapeline.runtime import nest
 from tapeline.runtime.batching.vmap import vmap
+from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.gradients.forward import Linearized, zeros_for_none
 from tapeline.runtime.gradients.functional import ArgNums, Run, grad, resolve, run_watched
+from tapeline.runtime.gradients.parameters import require_function
 from tapeline.runtime.ops.shaping import reshape
 from tapeline.runtime.spec import DType, Shape
 from tapeline.runtime.tensor import Tensor, new_tensor
@@ -97,8 +99,12 @@ def jacobian(
 
     Raises
     ------
-    DTypeError, ArgumentError
-        When called, if an argument is not of float, or there is none of that name.
+    ArgumentError
+        (a ValueError) for another mode; when called, if there is no such argument.
+    ArgumentTypeError
+        (a TypeError) if `f` is not a function.
+    DTypeError
+        (a TypeError), when called, if an argument is not of float.
 
     Examples
     --------
@@ -107,6 +113,9 @@ def jacobian(
     array([[2., 0.],
            [0., 4.]])
     """
+    require_function("jacobian", f)
+    if mode not in ("auto", "reverse", "forward"):
+        raise ArgumentError(f"jacobian: mode must be 'auto', 'reverse' or 'forward', got {mode!r}")
 
     def with_jacobian(*args: Any, **kwargs: Any) -> Any:
         positions, single = resolve("jacobian", f, argnums, len(args))

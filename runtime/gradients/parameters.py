@@ -20,6 +20,14 @@ def name_of(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
+def require_function(caller: str, function: Any) -> None:
+    """An `ArgumentTypeError` for what cannot be called."""
+    if not callable(function):
+        raise ArgumentTypeError(
+            f"{caller}: expected a function to differentiate, got {type(function).__name__}"
+        )
+
+
 def parameter_names(function: Callable[..., Any]) -> list[str] | None:
     """Names of the parameters that take positional arguments, without a bound `self`; None if they
     cannot be told."""

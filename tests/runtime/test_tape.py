@@ -301,7 +301,8 @@ def test_integers_warn_once_and_have_no_gradient(
             tape.watch(i)
         tape.watch(x)
         y = i * x
-    gi, gx = tape.gradient(y, (i, x))
+    with pytest.warns(UserWarning, match=r"gradient: a source is of dtype int64.*astype"):
+        gi, gx = tape.gradient(y, (i, x))
     assert gi is None
     assert values(gx) == 3.0
 
@@ -314,7 +315,20 @@ def test_integer_results_are_not_recorded(tiny: Any) -> None:
         assert tiny.rint(x)._node is None
         assert tape.export() == []
         target = tiny.less(x, 1.5)
-    assert tape.gradient(target, x) is None
+    with pytest.warns(UserWarning, match="gradient: the target is of dtype bool") as told:
+        assert tape.gradient(target, x) is None
+    assert told[0].filename == __file__
+
+
+def test_the_dtype_is_not_blamed_for_what_it_does_not_explain() -> None:
+    x, other, i = as_tensor(1.0), as_tensor(2.0), as_tensor(3)
+    with GradientTape(persistent=True) as tape:
+        tape.watch([x, other])
+        y, z = x * i, x < 2.0
+    assert tape.gradient(y, other) is None  # warnings are errors in tests
+    assert tape.gradient([y, z], [x])[0].item() == 3.0
+    with pytest.warns(UserWarning, match="gradient: all targets are of dtype bool, int64"):
+        assert tape.gradient([z, i], {"x": x}) == {"x": None}
 
 
 @pytest.mark.parametrize("thing", [3.0, np.ones(2), "x", [1.0]])
