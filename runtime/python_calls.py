@@ -144,7 +144,7 @@ class PythonCall:
                 gradients = list(found) if isinstance(found, tuple | list) else [found]
             else:
                 tape, tensors, outputs = self._record(list(inputs))
-                gradients = tape.gradient(outputs, tensors, list(cts))
+                gradients = tape.gradient(outputs, tensors, list(cts), "zero")
             return self._slopes(inputs, gradients)
 
         slopes.__name__ = f"gradient of {self.name}"
