@@ -158,9 +158,11 @@ class Memory(Arithmetic):
         )
         self.line(call)
 
-    def prefetch(self, pointer: str, write: bool) -> None:
-        """Asks for a line of memory that will soon be read or written; never fails."""
-        arguments = ("ptr", pointer), ("i32", str(int(write))), ("i32", "3"), ("i32", "1")
+    def prefetch(self, pointer: str, write: bool, nearest: bool = True) -> None:
+        """Asks for a line of memory that will soon be read or written, into the nearest cache or
+        the one after it; never fails."""
+        cache = "3" if nearest else "2"
+        arguments = ("ptr", pointer), ("i32", str(int(write))), ("i32", cache), ("i32", "1")
         self.line(self.raw_call("void", "llvm.prefetch.p0", *arguments, declare=True))
 
     # ---- the forms of loads and stores

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
@@ -44,6 +44,8 @@ NEAR = 1 << 15
 """Bytes of a row that the nearest cache keeps from pass to pass."""
 FAR = 1 << 18
 """Bytes from which on memory is worth waiting for."""
+TILES_FAR = 1 << 22
+"""The same for nests in tiles, whose memory comes from the second cache as fast as it is used."""
 
 EMITTERS: dict[str, Emitter] = {
     "elementwise": RowSweep,
@@ -116,6 +118,8 @@ def _choice(name: str, nest: Nest, found: Schedule, lanes: int, target: Target) 
         forms = tuple(PassForm(0, 0) for _ in forms)
     elif name == "sheet":
         forms = (PassForm(TOGETHER if costs[0] <= HEAVY else 2, forms[0].block),)
+    elif name == "tiles":
+        forms = (replace(forms[0], ahead=_tiles_ahead(nest, found)),)
     elif name == "flat":
         forms = (PassForm(1, 0, found.space.extents[-2] % lanes == 0),)
     grain = 1
@@ -245,6 +249,16 @@ def _ahead(plan: Plan, found: Schedule, number: int) -> tuple[int, ...]:
     stored = {operand for this in plan.passes[: number + 1] for _, operand in this.stores}
     following = {operand for _, operand in plan.passes[number + 1].stores}
     return tuple(k for k in moving if k in following - stored)
+
+
+def _tiles_ahead(nest: Nest, found: Schedule) -> tuple[int, ...]:
+    """What a nest in tiles brings near for the next one: all that lies in a plane of tiles."""
+    row, vector = found.n_outer - 1, found.vector
+    streams = found.space.streams[: len(nest.operands)]
+    moving = [k for k, s in enumerate(streams) if s.strides[row] and s.strides[vector]]
+    plane = found.space.extents[row] * found.space.extents[vector]
+    nbytes = sum(plane * nest.operands[k].dtype.itemsize for k in moving)
+    return tuple(moving) if nbytes >= TILES_FAR else ()
 
 
 def _strip(extent: int, lanes: int) -> int:

@@ -127,6 +127,7 @@ class TileSweep(Sweep):
     def _turn(self, bases: Bases, column: Value) -> None:
         """One block of as many rows as lanes, at a column."""
         f, vector = self.f, self.schedule.vector
+        self._bring_near(bases, column)
         turned = {}
         for k in self._turned:
             pointer = self.address(k, bases[k], Index(column))
@@ -142,6 +143,19 @@ class TileSweep(Sweep):
             self._block = {k: columns[number] for k, columns in turned.items()}
             self._vector(bases, Index(column), None)
         self._block = {}
+
+    def _bring_near(self, bases: Bases, column: Value) -> None:
+        """Asks for what the same block of the next tile touches: the rows of a tile are too many
+        and too short for the processor to see that they go on."""
+        ahead, next_tile = self.forms[0].ahead, Index(column, TILE)
+        along = [(k, self.stride(k, self.schedule.vector)) for k in ahead if k in self._turned]
+        across = [(k, self.stride(k, self._row_dim)) for k in ahead if k not in self._turned]
+        for k, stride in along + across:
+            pointer = self.address(k, bases[k], next_tile)
+            for number in range(self.lanes):
+                if number:
+                    pointer = self.f.pointer_offset(pointer, stride)
+                self.f.prefetch(pointer, write=False, nearest=False)
 
     def _vector(self, bases: Bases, index: Index, mask: Value | None) -> None:
         """One vector of one row."""

@@ -68,7 +68,7 @@ def test_steps_and_reversals(target: Target) -> None:
 
 
 @each_target
-@pytest.mark.parametrize("shape", [(64, 64), (70, 100), (129, 65), (3, 40, 33)])
+@pytest.mark.parametrize("shape", [(64, 64), (70, 100), (129, 65), (3, 40, 33), (1030, 1001)])
 def test_transposed_inputs_go_through_tiles(shape: tuple[int, ...], target: Target) -> None:
     x = normal(*shape[:-2], shape[-1], shape[-2]).swapaxes(-1, -2)
     runner = double_plus(x, normal(*shape), normal(*shape), target)

@@ -283,3 +283,25 @@ def test_rows_call_for_memory_ahead(
     assert [form.ahead for form in choice.forms] == expected
     (launch,) = emit_nest(nest, WIDE, "k").launches
     assert ("llvm.prefetch" in launch.function.text) == any(expected)
+
+
+TURNED = """
+nest [{side}, {side}] reduce []
+  %0 = in float32 strides [4, {stride}]
+  %1 = in float32 strides [{stride}, 4]
+  out float32 strides [{stride}, 4]
+  %2 = add(%0, %1) : float32
+  store %2
+"""
+
+
+@pytest.mark.parametrize(("side", "expected"), [(1000, (0, 1, 2)), (500, ())])
+def test_tiles_call_for_the_next_one_where_memory_is_far(
+    side: int, expected: tuple[int, ...]
+) -> None:
+    nest = parse_nest(TURNED.format(side=side, stride=4 * side))
+    choice = choose(nest, schedule(nest, lanes_of(nest, WIDE)), WIDE)
+    assert choice.strategy == "tiles"
+    assert choice.forms[0].ahead == expected
+    (launch,) = emit_nest(nest, WIDE, "k").launches
+    assert launch.function.text.count("call void @llvm.prefetch") == 8 * len(expected)
