@@ -17,6 +17,7 @@ from tapeline.compiler.compiled import OBSERVER
 from tapeline.compiler.differentiable import DifferentiableGraph
 from tapeline.compiler.donation import Donation
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
+from tapeline.compiler.frontend.families import Order
 from tapeline.compiler.frontend.guards import Guards
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.in_place import results_in_place
@@ -71,6 +72,8 @@ class ConcreteFunction(TraceCalls):
     """The trace with open sizes that this is a case of."""
     donation: Donation | None = None
     """The memory of arguments that are given away."""
+    orders: set[Order] | None = None
+    """The orders of dicts and of arguments by name that it is known to serve; None for any."""
 
     def __init__(
         self,
@@ -116,6 +119,11 @@ class ConcreteFunction(TraceCalls):
         """Whether `differentiable` does all that a call with tensors does."""
 
     # ---- what it is made of
+
+    def serves(self, order: Order) -> bool:
+        """Whether it serves calls with dicts and arguments by name in this order, as things are."""
+        is_known = self.orders is None or order in self.orders
+        return is_known and (self.guards is None or self.guards.hold())
 
     def install(self, runs: DifferentiableGraph | StagedGraph) -> None:
         """Makes this what it runs."""

@@ -176,7 +176,7 @@ class Function(NativeCallable, Generic[P, R]):
             else:
                 return concrete.call(args)
         call = self._signature.take_apart(self._signature.bind(args, kwargs))
-        concrete = self._traces.valid(call.key)
+        concrete = self._traces.valid(call)
         if concrete is None:
             if call.key in self._op_by_op:
                 return self._run_op_by_op(args, kwargs)
@@ -184,7 +184,7 @@ class Function(NativeCallable, Generic[P, R]):
             try:
                 concrete = self._concrete(call)
                 if self._traces.count == count and takes_numbers(concrete):
-                    spelling = call.family, len(args), tuple(kwargs), id(concrete)
+                    spelling = call.family, call.order, len(args), tuple(kwargs), id(concrete)
                     self._add_entry(concrete, call, spelling, (args, kwargs))
             except DynamicShapeError as error:
                 self._note_dynamic(call.key, error)
@@ -196,7 +196,7 @@ class Function(NativeCallable, Generic[P, R]):
                 raise error from error.__cause__
         else:
             self._traces.new_in_a_row = 0
-            spelling = call.key, len(args), tuple(kwargs), id(concrete)
+            spelling = call.key, call.order, len(args), tuple(kwargs), id(concrete)
             if spelling not in self._has_entry:
                 self._add_entry(concrete, call, spelling, (args, kwargs))
             self._last = build_matcher(call), len(call.args), concrete
@@ -293,7 +293,7 @@ class Function(NativeCallable, Generic[P, R]):
 
     def find_concrete(self, call: Call) -> ConcreteFunction:
         """The trace for a call that was taken apart; one that is there need not be looked for."""
-        return self._traces.valid(call.key) or self._concrete(call)
+        return self._traces.valid(call) or self._concrete(call)
 
     def _add_entry(
         self,

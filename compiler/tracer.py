@@ -127,7 +127,7 @@ class _Trace:
             args, kwargs = self.numbers.replace(args, kwargs)
         return (
             tuple(nest.map_structure(stand_ins, value) for value in args),
-            {key: nest.map_structure(stand_ins, value) for key, value in kwargs.items()},
+            {key: nest.map_structure(stand_ins, x) for key, x in call.in_order(kwargs).items()},
         )
 
     def run(self, function: Callable[..., Any], autograph: bool) -> None:

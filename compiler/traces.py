@@ -26,6 +26,7 @@ from tapeline.compiler.frontend.retraces import (
     log_warning,
 )
 from tapeline.compiler.frontend.signature import Call, Signature
+from tapeline.compiler.key_orders import adopted, is_reordered, other_order, twins
 from tapeline.compiler.loading import without_collections
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import EndlessTraceError
@@ -96,19 +97,22 @@ class Traces:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def valid(self, key: Hashable) -> ConcreteFunction | None:
-        """A trace for the key whose guards hold; it becomes the one that was used last."""
+    def valid(self, call: Call) -> ConcreteFunction | None:
+        """A trace for the key of the call whose guards hold; it becomes the one that was used
+        last."""
+        key = call.key
         found = self._by_key.get(key)
         if found is None:
             return None
-        if found.guards is None or found.guards.hold():
+        order = call.order if call.orders else ()
+        if found.serves(order):
             if self._last_key != key:
                 with self.lock:
                     if self._by_key.get(key) is found:
                         self._put_last(key, found)
             return found
         for other in self._variants.get(key, ()):
-            if other.guards is None or other.guards.hold():
+            if other.serves(order):
                 self._replace(key, other)
                 return other
         return None
@@ -117,7 +121,7 @@ class Traces:
         """The trace that serves a call, made if need be. Numbers that are its inputs join the
         tensors of the call."""
         with self.lock:
-            found = (None if call.open else self.valid(call.key)) or self._specialized(call)
+            found = (None if call.open else self.valid(call)) or self._specialized(call)
             if found is None:
                 found = self._trace(call)
                 self._keep(call, found)
@@ -219,7 +223,7 @@ class Traces:
             candidates += [] if family is None else family.all_for(given)
             candidates += [one for one in (self._by_key.get(call.key),) if one is not None]
             for one in candidates:
-                is_valid = one.guards is None or one.guards.hold()
+                is_valid = one.serves(call.order)
                 if is_valid and one.staged is not None and one.staged.goes_on(other):
                     return one
             found = self._trace(call, other)
@@ -246,17 +250,38 @@ class Traces:
                 record = record._replace(changes=(failure,))
         if other is not None:
             record = record._replace(changes=((other.condition, "true", "false"),))
-        check_allowed(self.name, record)
-        start = time.perf_counter()
         family, given = self._family(call), given_of(call)
+        known = [self._by_key.get(call.key), *self._variants.get(call.key, ()), *family.traces]
+        same = twins(known, given.order) if given.order and other is None else []
+        if same:
+            record = record._replace(changes=(other_order(given.order, same[0].orders),))
+        else:
+            check_allowed(self.name, record)
+        start = time.perf_counter()
         found, plan = self._attempt(call, family, given, () if other is None else other.present)
         found.set_max_bytes(self._options.max_bytes)
+        for twin in same:
+            served: ConcreteFunction | None = adopted(twin, found, given)
+            if served is not None:
+                return served
+        found.orders = {given.order} if given.order else None
+        if not any(is_reordered(twin, found) for twin in same):
+            if same:
+                check_allowed(self.name, record)
+            self._count(record._replace(seconds=time.perf_counter() - start), found, call, plan)
+        family.observe(given)
+        if plan and not found.depends_on_trace:
+            general = cast("OpenFunction", found)
+            family.add(general)
+            return general.at(general.sizes.values[: len(general.places)])
+        return found
+
+    def _count(self, record: TraceRecord, found: ConcreteFunction, call: Call, plan: Plan) -> None:
+        """Takes a new trace down, and complains if there are too many."""
         self.count += 1
         if self._whole is not None:
             self._whole.count += 1
-        record = record._replace(
-            seconds=time.perf_counter() - start, open=self.signature.describe_open(call, plan)
-        )
+        record = record._replace(open=self.signature.describe_open(call, plan))
         sizes = found.graph_sizes
         if sizes is not None:
             record = record._replace(conditions=tuple(map(str, sizes.conditions)))
@@ -265,12 +290,6 @@ class Traces:
         if is_logged("retrace"):
             log("retrace", f"{self.name}: {record.reason}. {record.repair}".rstrip(". "))
         self._warn_of_storm()
-        family.observe(given)
-        if plan and not found.depends_on_trace:
-            general = cast("OpenFunction", found)
-            family.add(general)
-            return general.at(general.sizes.values[: len(general.places)])
-        return found
 
     def _attempt(
         self, call: Call, family: Family, given: Given, told: tuple[int, ...]
@@ -372,4 +391,4 @@ def takes_numbers(concrete: ConcreteFunction) -> bool:
 
 def given_of(call: Call) -> Given:
     """What calls of one family differ in."""
-    return Given(call.shapes, tuple(call.numbers))
+    return Given(call.shapes, tuple(call.numbers), call.order)

@@ -52,7 +52,7 @@ COMPILER_LAYERS = (
     ("differentiable",),
     ("calling", "donation", "eagerly", "examples", "in_place", "staged"),
     ("concrete", "inspect", "open_function", "any_rank"),
-    ("tracer",),
+    ("key_orders", "tracer"),
     ("traces",),
     ("function",),
     ("reloading",),

@@ -10,7 +10,7 @@ value is left open too, until the program asks for its value: then it is a const
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.open_numbers import is_general
@@ -25,6 +25,9 @@ Place: TypeAlias = tuple[int, int]
 """The number of a tensor among the arguments, and one of its dimensions."""
 Places: TypeAlias = tuple[tuple[Place, ...], ...]
 """For each symbol where it stands."""
+
+
+Order: TypeAlias = tuple[tuple[Any, ...], ...]
 
 
 class Plan(NamedTuple):
@@ -42,6 +45,8 @@ class Given(NamedTuple):
 
     shapes: tuple[Shape, ...]
     numbers: tuple[float, ...]
+    order: Order = ()
+    """In which order dicts and arguments by name came."""
 
 
 MAX_OPEN_TRACES = 8
@@ -74,8 +79,10 @@ class Family:
                 continue
             if trace.returns_numbers and STATE.handler is not None:
                 continue  # nobody knows them yet
+            if not trace.serves(given.order):
+                continue
             values = trace.values_for(given.shapes) if trace.has_numbers(given.numbers) else None
-            if values is not None and (trace.guards is None or trace.guards.hold()):
+            if values is not None:
                 if number:
                     self.traces.insert(0, self.traces.pop(number))
                 return trace, values

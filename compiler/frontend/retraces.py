@@ -16,6 +16,8 @@ from tapeline.runtime.tables import Table, Tabular
 WARN_AFTER = 5
 """A function that is traced in each of this many calls in a row gets a warning."""
 MAX_WARNINGS = 2
+ORDER = "the order of keys"
+"""What has changed where dicts, or arguments by name, come in another order."""
 
 
 def log_warning(message: str) -> None:
@@ -84,6 +86,8 @@ class TraceRecord(NamedTuple):
             return "pass it as an argument, or change it only before the first call"
         if any(before == "true" for _, before, _ in self.changes):
             return "ask less of sizes that depend on values"
+        if any(name == ORDER for name, *_ in self.changes):
+            return "give dicts, and arguments by name, in one order"
         kinds = {_kind(before, now) for _, before, now in self.changes}
         if kinds == {"number"}:
             return "pass the number as a tensor: tl.asarray(value)"

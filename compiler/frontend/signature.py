@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.frontend.annotations import Annotations
-from tapeline.compiler.frontend.families import Places, Plan, open_places
+from tapeline.compiler.frontend.families import Order, Places, Plan, open_places
 from tapeline.compiler.frontend.frozen import freeze
 from tapeline.compiler.frontend.input_signature import InputSignature
 from tapeline.compiler.frontend.options import Options
@@ -55,13 +55,17 @@ class Call:
     """
 
     __slots__ = (
-        "abstract", "args", "key", "kwargs", "number_spots", "numbers", "open", "parts", "spots",
-        "tensors",
+        "abstract", "args", "key", "keyword_order", "kwargs", "number_spots", "numbers", "open",
+        "orders", "parts", "spots", "tensors",
     )  # fmt: skip
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.args = args
-        self.kwargs = kwargs
+        self.keyword_order = tuple(kwargs)
+        self.kwargs = dict(sorted(kwargs.items())) if len(kwargs) > 1 else kwargs
+        self.orders: list[tuple[Any, ...]] = [self.keyword_order] if len(kwargs) > 1 else []
+        """In which order arguments by name were given, and the items of dicts: no part of the key,
+        since few programs ask."""
         self.key: tuple[Any, ...] = ()
         self.parts: list[Any] = []
         """The key as it grows."""
@@ -79,8 +83,16 @@ class Call:
             return given.get(id(leaf), leaf)
 
         args = tuple(nest.map_structure(replace, value) for value in self.args)
-        kwargs = {name: nest.map_structure(replace, x) for name, x in self.kwargs.items()}
-        return Call(args, kwargs)
+        return Call(args, self.in_order(nest.map_structure(replace, self.kwargs)))
+
+    def in_order(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Arguments by name in the order in which they were given."""
+        return {name: kwargs[name] for name in self.keyword_order}
+
+    @property
+    def order(self) -> Order:
+        """In which order dicts and arguments by name came."""
+        return tuple(self.orders)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -170,7 +182,7 @@ class Signature:
             except TypeError as error:
                 raise ArgumentTypeError(f"{self.name}{self._shown()}: {error}") from None
             bound.apply_defaults()
-            args, kwargs = bound.args, dict(sorted(bound.kwargs.items()))
+            args, kwargs = bound.args, bound.kwargs
         if self.specs is not None:
             args = self.specs.conform(args)
         if self.annotations is not None:
@@ -379,6 +391,8 @@ def _add(value: Any, call: Call) -> None:
             _add(child, call)
     elif kind is dict:
         keys = ordered_keys(value)
+        if len(keys) > 1:
+            call.orders.append(tuple(value))
         parts.append(kind)
         parts.append(keys)
         for key in keys:
