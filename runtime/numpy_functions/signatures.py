@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.ops import arranging, creation, grids, matmul, norms, solving
+from tapeline.runtime.ops import arranging, creation, evenly_spaced, grids, matmul, norms, solving
 from tapeline.runtime.ops.cast import copied
 from tapeline.runtime.ops.permuting import matrix_transpose, moveaxis, swapaxes
 from tapeline.runtime.ops.reduction import count_nonzero
@@ -79,7 +79,7 @@ def _linspace(
 ) -> Any:  # fmt: skip
     steps = num - 1 if endpoint else num
     step = (stop - start) / max(steps, 1)  # a single number is the start
-    places = creation.arange(num, dtype=np.float64)
+    places = evenly_spaced.arange(num, dtype=np.float64)
     for _ in range(max(getattr(start, "ndim", 0), getattr(stop, "ndim", 0))):
         places = places[..., None]
     values = start + step * places

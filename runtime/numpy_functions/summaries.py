@@ -13,7 +13,8 @@ from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops.arithmetic import divide, multiply
 from tapeline.runtime.ops.cast import conj
-from tapeline.runtime.ops.creation import arange, ones
+from tapeline.runtime.ops.creation import ones
+from tapeline.runtime.ops.evenly_spaced import arange
 from tapeline.runtime.ops.extrema import argmax, argmin
 from tapeline.runtime.ops.extrema import max as max_over
 from tapeline.runtime.ops.extrema import min as min_over

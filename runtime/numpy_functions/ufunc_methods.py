@@ -13,7 +13,8 @@ from tapeline.runtime.cells import write_result
 from tapeline.runtime.errors import ArgumentTypeError
 from tapeline.runtime.ops.assignment import added_at, setitem
 from tapeline.runtime.ops.axes import normalize_axes
-from tapeline.runtime.ops.creation import arange, full
+from tapeline.runtime.ops.creation import full
+from tapeline.runtime.ops.evenly_spaced import arange
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.permuting import moveaxis

@@ -29,7 +29,7 @@ from tapeline.runtime.op import (
 )
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import batch_setitem, rank, spread, widen
-from tapeline.runtime.ops.creation import arange
+from tapeline.runtime.ops.evenly_spaced import arange
 from tapeline.runtime.ops.gather import TAKE, TAKE_GRAD
 from tapeline.runtime.ops.indexing import Key, getitem, join_indices, mask_fits, parsed_key, read
 from tapeline.runtime.ops.pointwise import apply, call, unbroadcast, zero_like

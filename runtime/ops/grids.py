@@ -11,7 +11,8 @@ from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.op import get_op
 from tapeline.runtime.ops.axes import ANY_KIND
-from tapeline.runtime.ops.creation import arange, chosen_dtype, shape_argument
+from tapeline.runtime.ops.creation import chosen_dtype, shape_argument
+from tapeline.runtime.ops.evenly_spaced import arange
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.selection import WHERE
 from tapeline.runtime.ops.shaping import expand_dims

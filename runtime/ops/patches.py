@@ -9,7 +9,7 @@ from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.ops.arithmetic import DIVIDE
 from tapeline.runtime.ops.cast import astype
 from tapeline.runtime.ops.convolution import Padding, PerAxis, padded, per_axis, resolve_pads
-from tapeline.runtime.ops.creation import arange
+from tapeline.runtime.ops.evenly_spaced import arange
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.logic import logical_and
 from tapeline.runtime.ops.permuting import permute_dims

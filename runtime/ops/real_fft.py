@@ -16,7 +16,8 @@ from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops.arranging import roll
 from tapeline.runtime.ops.axes import normalize_axes
 from tapeline.runtime.ops.cast import conj
-from tapeline.runtime.ops.creation import arange, chosen_dtype
+from tapeline.runtime.ops.creation import chosen_dtype
+from tapeline.runtime.ops.evenly_spaced import arange
 from tapeline.runtime.ops.fft import (
     FFTN,
     IFFTN,

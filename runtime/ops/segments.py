@@ -12,7 +12,8 @@ from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import spread_all
 from tapeline.runtime.ops.cast import CAST
 from tapeline.runtime.ops.comparison import equal
-from tapeline.runtime.ops.creation import arange, ones
+from tapeline.runtime.ops.creation import ones
+from tapeline.runtime.ops.evenly_spaced import arange
 from tapeline.runtime.ops.gather import (
     CHECK_INDEX,
     TAKE,

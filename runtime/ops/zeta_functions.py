@@ -15,7 +15,7 @@ from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import Attrs, Sample
 from tapeline.runtime.operators import make_unary
 from tapeline.runtime.ops.comparison import equal
-from tapeline.runtime.ops.creation import arange
+from tapeline.runtime.ops.evenly_spaced import arange
 from tapeline.runtime.ops.gamma_functions import cotangent_of_half_turns, digamma
 from tapeline.runtime.ops.logic import logical_and, logical_or
 from tapeline.runtime.ops.pointwise import along, call, check_dtype

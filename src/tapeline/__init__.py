@@ -124,13 +124,11 @@ from tapeline.runtime.ops.comparison import greater_equal as greater_equal
 from tapeline.runtime.ops.comparison import less as less
 from tapeline.runtime.ops.comparison import less_equal as less_equal
 from tapeline.runtime.ops.comparison import not_equal as not_equal
-from tapeline.runtime.ops.creation import arange as arange
 from tapeline.runtime.ops.creation import asarray as asarray
 from tapeline.runtime.ops.creation import empty as empty
 from tapeline.runtime.ops.creation import empty_like as empty_like
 from tapeline.runtime.ops.creation import full as full
 from tapeline.runtime.ops.creation import full_like as full_like
-from tapeline.runtime.ops.creation import linspace as linspace
 from tapeline.runtime.ops.creation import ones as ones
 from tapeline.runtime.ops.creation import ones_like as ones_like
 from tapeline.runtime.ops.creation import zeros as zeros
@@ -138,6 +136,8 @@ from tapeline.runtime.ops.creation import zeros_like as zeros_like
 from tapeline.runtime.ops.differences import diff as diff
 from tapeline.runtime.ops.effects import print as print
 from tapeline.runtime.ops.einsum import einsum as einsum
+from tapeline.runtime.ops.evenly_spaced import arange as arange
+from tapeline.runtime.ops.evenly_spaced import linspace as linspace
 from tapeline.runtime.ops.exponential import exp as exp
 from tapeline.runtime.ops.exponential import exp2 as exp2
 from tapeline.runtime.ops.exponential import expm1 as expm1

@@ -30,7 +30,7 @@ from tapeline.compiler.frontend.convert.truth import as_condition
 from tapeline.runtime import loop_options, nest, ranges
 from tapeline.runtime.dims import is_open, is_told
 from tapeline.runtime.growing_array import GrowingArray
-from tapeline.runtime.ops import creation, effects, joining, rounding
+from tapeline.runtime.ops import creation, effects, evenly_spaced, joining, rounding
 from tapeline.runtime.ops.extrema import max as max_along
 from tapeline.runtime.ops.extrema import min as min_along
 from tapeline.runtime.ops.permuting import moveaxis
@@ -57,16 +57,16 @@ def _explicit_range(*args: Any, parallel: bool = False) -> Any:
 def _arange(start: Any, /, stop: Any = None, step: Any = 1, **options: Any) -> Any:
     """`tl.arange`; with bounds that a trace does not know something to loop over, whose length is
     left to the loop."""
-    start, stop, step = map(creation.known_number, (start, stop, step))
+    start, stop, step = map(evenly_spaced.known_number, (start, stop, step))
     bounds = (start, step) if stop is None else (start, stop, step)
     if not any(map(is_symbolic, bounds)):
-        return creation.arange(start, stop, step, **options)
+        return evenly_spaced.arange(start, stop, step, **options)
     found = range_of(*map(_index, (0, *bounds) if stop is None else bounds))
     dtype = np.dtype(options.get("dtype") or np.int64)
     return TensorRange(
         found,
         lambda k: as_tensor(found.item(k), dtype),
-        lambda: creation.arange(start, stop, step, **options),
+        lambda: evenly_spaced.arange(start, stop, step, **options),
     )
 
 
@@ -305,7 +305,7 @@ def _set_loop_options(**options: Any) -> None:
 BUILTINS: dict[Any, Any] = {
     loop_options.set_loop_options: _set_loop_options,
     ranges.range: _explicit_range,
-    creation.arange: _arange,
+    evenly_spaced.arange: _arange,
     joining.stack: _stack,
     builtins.range: _range,
     builtins.len: _len,

@@ -19,6 +19,7 @@ from tapeline.runtime.dims import is_open
 from tapeline.runtime.ops import (
     bessel,
     creation,
+    evenly_spaced,
     grids,
     joining,
     powers,
@@ -59,15 +60,15 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
 def _linspace(
     start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None
 ) -> Tensor:
-    return creation.linspace(start, stop, num, endpoint=endpoint, dtype=dtype)
+    return evenly_spaced.linspace(start, stop, num, endpoint=endpoint, dtype=dtype)
 
 
 def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
-    return creation.arange(start, stop, step, dtype=dtype)
+    return evenly_spaced.arange(start, stop, step, dtype=dtype)
 
 
 def _indices(dimensions: Any, dtype: Any = int) -> Tensor:
-    return _dense([creation.arange(size, dtype=dtype) for size in dimensions])
+    return _dense([evenly_spaced.arange(size, dtype=dtype) for size in dimensions])
 
 
 def _dense(counts: Sequence[Tensor]) -> Tensor:
@@ -101,7 +102,7 @@ class Grid:
         if not has_open or len(bounds) < len(parts) or any(type(s) is complex for *_, s in bounds):
             return self._plain[key]
         counts = [
-            creation.arange(0 if start is None else start, stop, 1 if step is None else step)
+            evenly_spaced.arange(0 if start is None else start, stop, 1 if step is None else step)
             for start, stop, step in bounds
         ]
         if type(key) is slice:
@@ -129,20 +130,20 @@ def _rfftfreq(n: Any, d: Any = 1.0) -> Tensor:
 def _logspace(
     start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None
 ) -> Tensor:
-    exponents = creation.linspace(start, stop, num, endpoint=endpoint)
+    exponents = evenly_spaced.linspace(start, stop, num, endpoint=endpoint)
     return as_tensor(powers.power(float(base), exponents), dtype and np.dtype(dtype))
 
 
 def _bartlett(count: Any) -> Tensor:
     if count <= 1:
         return creation.ones(max(count, 0))
-    return 1.0 - signs.abs(creation.arange(1 - count, count, 2) / (count - 1))
+    return 1.0 - signs.abs(evenly_spaced.arange(1 - count, count, 2) / (count - 1))
 
 
 def _kaiser(count: Any, beta: float) -> Tensor:
     if count <= 1:
         return creation.ones(max(count, 0))
-    places = creation.arange(1 - count, count, 2) / (count - 1)
+    places = evenly_spaced.arange(1 - count, count, 2) / (count - 1)
     return bessel.i0(beta * powers.sqrt(1.0 - places * places)) / bessel.i0(float(beta))
 
 
@@ -152,7 +153,7 @@ def _window(*coefficients: float) -> Callable[[Any], Tensor]:
     def window(count: Any) -> Tensor:
         if count <= 1:
             return creation.ones(max(count, 0))
-        places = creation.arange(1 - count, count, 2) * (np.pi / (count - 1))
+        places = evenly_spaced.arange(1 - count, count, 2) * (np.pi / (count - 1))
         result = creation.asarray(coefficients[0])
         for k, coefficient in enumerate(coefficients[1:], 1):
             result = result + coefficient * trigonometric.cos(places * k)
