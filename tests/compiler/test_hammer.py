@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -77,8 +78,9 @@ def test_threads_get_right_results_whatever_the_others_do(seconds: float) -> Non
         except BaseException as error:
             failures.append(f"{jobs[number].__name__}: {error!r}")
 
-    interval = sys.getswitchinterval()
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(1e-5)
+    gc.set_threshold(700, 10, 10)
     try:
         threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
         for thread in threads:
@@ -87,5 +89,6 @@ def test_threads_get_right_results_whatever_the_others_do(seconds: float) -> Non
             thread.join()
     finally:
         sys.setswitchinterval(interval)
+        gc.set_threshold(*threshold)
     assert not failures
     assert shared.numpy().tolist() == [1.0] * 3
