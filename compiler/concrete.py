@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tapeline.compiler.autodiff.joint import is_differentiable_kind
-from tapeline.compiler.calling import ShownText, TraceCalls, show_spec
+from tapeline.compiler.calling import TraceCalls
 from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.compiled import OBSERVER
 from tapeline.compiler.differentiable import DifferentiableGraph
@@ -19,14 +18,12 @@ from tapeline.compiler.donation import Donation
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.families import Order
 from tapeline.compiler.frontend.guards import Guards
-from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.compiler.in_place import results_in_place
 from tapeline.compiler.ir.graph import Graph
-from tapeline.compiler.ir.structure_ops import SIZE
 from tapeline.compiler.ir.text import sizes_of
+from tapeline.compiler.results import Output, Results
 from tapeline.compiler.staged.callable import callable_graph
 from tapeline.compiler.staged.other_sizes import OtherSizes
-from tapeline.runtime import nest
 from tapeline.runtime.deferred import Deferred
 from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.dispatch import STATE
@@ -43,17 +40,6 @@ if TYPE_CHECKING:
     from tapeline.compiler.inspect.kernels import KernelList
     from tapeline.compiler.inspect.memory_plan import MemoryPlan
     from tapeline.compiler.staged.staged import StagedGraph
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Stands for a tensor among the results; the position of its value among the graph's
-    outputs."""
-
-    index: int
-    is_number: bool = False
-    """Whether it comes back as a Python number: a size that values tell, or what the program made
-    of numbers that its trace leaves open."""
 
 
 class ConcreteFunction(TraceCalls):
@@ -79,8 +65,7 @@ class ConcreteFunction(TraceCalls):
         self,
         graph: CapturingGraph,
         inputs: Sequence[TensorSpec],
-        results: Any,
-        leaves: list[Any],
+        results: Results,
         cells: list[tuple[Capture | int, int]],
         guards: Guards | None = None,
         manner: Manner = PLAIN,
@@ -93,8 +78,8 @@ class ConcreteFunction(TraceCalls):
         """What it took from globals, closures and attributes, and whether it is still so."""
         self.graph: Graph = graph
         self._inputs = tuple(inputs)
-        self._results = results
-        self._leaves = leaves
+        self.results = results
+        """How outputs of the graph become what a call returns."""
         resources = list(graph.resources.values())
         self._hidden: list[tuple[int, Any, bool]] = sorted(
             [(c.placeholder, c.source, False) for c in graph.captures]
@@ -113,7 +98,7 @@ class ConcreteFunction(TraceCalls):
         self.install(callable_graph(graph, graph.sizes, manner))
         self.is_plain = (
             not (self._hidden or self._assigned or self._cells)
-            and self.result_shape == "single"
+            and results.form == "single"
             and self.staged is None
         )
         """Whether `differentiable` does all that a call with tensors does."""
@@ -195,11 +180,7 @@ class ConcreteFunction(TraceCalls):
         return self._each_output(lambda spec: spec.dtype)
 
     def _each_output(self, what: Callable[[TensorSpec], Any]) -> Any:
-        specs = self.outputs
-        leaves = [
-            what(specs[leaf.index]) if type(leaf) is Output else leaf for leaf in self._leaves
-        ]
-        return leaves[0] if nest.is_leaf(self._results) else nest.unflatten(self._results, leaves)
+        return self.results.filled([what(spec) for spec in self.outputs])
 
     @property
     def captures(self) -> tuple[Any, ...]:
@@ -276,11 +257,7 @@ class ConcreteFunction(TraceCalls):
     @property
     def structured_outputs(self) -> Any:
         """The results with a `TensorSpec` in the place of each tensor."""
-        specs = self.outputs
-        return nest.unflatten(
-            self._results,
-            [specs[leaf.index] if type(leaf) is Output else leaf for leaf in self._leaves],
-        )
+        return self.results.filled(self.outputs)
 
     @property
     def hidden_inputs(self) -> tuple[Any, ...]:
@@ -299,63 +276,17 @@ class ConcreteFunction(TraceCalls):
         """Whether a call changes tensors that exist already."""
         return bool(self._cells)
 
-    @property
-    def result_shape(self) -> Literal["single", "tuple", "list", "none", "other"]:
-        """How the results are put together: a tensor, a flat tuple or list of them, None, or
-        otherwise."""
-        if self._results is None:
-            return "none"
-        in_order = [
-            type(leaf) is Output and leaf.index == k and not leaf.is_number
-            for k, leaf in enumerate(self._leaves)
-        ]
-        if not all(in_order):
-            return "other"
-        if nest.is_leaf(self._results):
-            return "single"
-        flat = all(nest.is_leaf(child) for child in nest.children(self._results))
-        if flat and type(self._results) is tuple:
-            return "tuple"
-        return "list" if flat and type(self._results) is list else "other"
-
-    @property
-    def returns_numbers(self) -> bool:
-        """Whether some results are Python numbers that differ from call to call."""
-        return any(type(leaf) is Output and leaf.is_number for leaf in self._leaves)
-
-    @property
-    def result_template(self) -> tuple[Any, list[tuple[int | None, Any]]]:
-        """The structure of the results, and its leaves: (position of the output, whether it comes
-        back as a Python number) for a tensor, else (None, value)."""
-        leaves: list[tuple[int | None, Any]] = [
-            (leaf.index, leaf.is_number) if type(leaf) is Output else (None, leaf)
-            for leaf in self._leaves
-        ]
-        return self._results, leaves
-
     @classmethod
     def rebuild(
         cls,
         graph: CapturingGraph,
         inputs: Sequence[TensorSpec],
-        results: Any,
-        leaves: Sequence[tuple[int | None, Any]],
+        results: Results,
         cells: Sequence[tuple[int, int]],
     ) -> ConcreteFunction:
-        """A concrete function of its parts: `leaves` as in `result_template`, and `cells` as pairs
-        of an argument that is changed in place and the node of its new value."""
-        made = [value if k is None else Output(k, value) for k, value in leaves]
-        return cls(graph, inputs, results, made, list(cells))
-
-    def rebuilding(self) -> tuple[Any, list[tuple[Any, int | None, Any]]]:
-        """The structure of the results with a marker for each leaf, and per marker what it stands
-        for, as in `result_template`."""
-        leaves = self.result_template[1]
-        markers = [object() for _ in leaves]
-        structure = nest.unflatten(self._results, markers)
-        return structure, [
-            (marker, k, value) for marker, (k, value) in zip(markers, leaves, strict=True)
-        ]
+        """A concrete function of its parts: `cells` are pairs of an argument that is changed in
+        place and the node of its new value."""
+        return cls(graph, inputs, results, list(cells))
 
     def hidden_sources(self) -> list[tuple[int, Any, bool]]:
         """The node, the source, and whether that is a Variable, for each capture and each Variable
@@ -532,15 +463,7 @@ class ConcreteFunction(TraceCalls):
 
     def __repr__(self) -> str:
         given = ", ".join(self.forms.describe())
-        return f"<concrete function {self.name}({given}) -> {self._shown_results()}>"
-
-    def _shown_results(self) -> str:
-        specs = self.outputs
-        shown = [
-            ShownText(show_spec(specs[leaf.index])) if type(leaf) is Output else leaf
-            for leaf in self._leaves
-        ]
-        return repr(nest.unflatten(self._results, shown))
+        return f"<concrete function {self.name}({given}) -> {self.results.shown(self.outputs)}>"
 
     def __str__(self) -> str:
         lines = [f"concrete function {self.name}"]
@@ -551,7 +474,7 @@ class ConcreteFunction(TraceCalls):
             change = "assigns" if any(v is variable for v in self._assigned) else "reads"
             what = f"{variable.dtype.name}{list(variable.shape)}"
             lines.append(f"  {change} {variable._label()}: {what}")
-        lines.append(f"  gives {self._shown_results()}")
+        lines.append(f"  gives {self.results.shown(self.outputs)}")
         return "\n".join(lines)
 
     # ---- calls
@@ -594,7 +517,7 @@ class ConcreteFunction(TraceCalls):
                 np.copyto(cell, value.numpy())
         if donation is not None:
             donation.take(tensors)
-        return self.pack(*outputs)
+        return self.results.pack(*outputs)
 
     def _written_over(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...] | None:
         """The graph's outputs, with changed arguments written over; None where that cannot be."""
@@ -616,29 +539,6 @@ class ConcreteFunction(TraceCalls):
                 "that was passed is read-only; pass a copy of it, or a tensor"
             )
 
-    def pack(self, *outputs: Tensor) -> Any:
-        """The results in their structure, from the graph's outputs."""
-        leaves = self._leaves
-        if len(leaves) == 1 and type(leaves[0]) is Output and nest.is_leaf(self._results):
-            output = outputs[leaves[0].index]
-            return _size_of(output) if leaves[0].is_number else output
-        values: list[Any] = []
-        for leaf in leaves:
-            if type(leaf) is Output:
-                output = outputs[leaf.index]
-                values.append(_size_of(output) if leaf.is_number else output)
-            else:
-                values.append(leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
-        return nest.unflatten(self._results, values)
-
-
-def _size_of(output: Tensor) -> Any:
-    """The size that a tensor holds, as an int; in a trace around, which may leave it open."""
-    value = output._value
-    if type(value) is Symbol and value.graph.ops[value.id] is SIZE:
-        return value.graph.attrs[value.id][0]
-    return output.item()
-
 
 def _stage_function(graph: Graph) -> ConcreteFunction:
     """A graph that reads and changes nothing outside as a function of its inputs."""
@@ -647,8 +547,8 @@ def _stage_function(graph: Graph) -> ConcreteFunction:
         setattr(whole, name, getattr(graph, name))
     whole.outputs = list(graph.outputs)
     inputs = [graph.spec(node) for node in graph.placeholders]
-    leaves: list[Any] = [Output(k) for k in range(len(graph.outputs))]
-    return ConcreteFunction(whole, inputs, tuple(range(len(leaves))), leaves, [])
+    leaves = [Output(k) for k in range(len(graph.outputs))]
+    return ConcreteFunction(whole, inputs, Results(tuple(range(len(leaves))), leaves), [])
 
 
 def with_none(spec: TensorSpec) -> TensorSpec:

@@ -10,18 +10,19 @@ trace does not count as one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.frontend.families import Given, Order
 from tapeline.compiler.frontend.retraces import ORDER
 from tapeline.compiler.frontend.signature import ordered_keys
 from tapeline.compiler.ir.interchange import graph_to_document, opaque_attributes
 from tapeline.compiler.ir.structure_ops import CONSTANT, PLACEHOLDER
-from tapeline.compiler.open_function import OpenFunction
 from tapeline.runtime import nest
+
+if TYPE_CHECKING:
+    from tapeline.compiler.concrete import ConcreteFunction
 
 
 def twins(known: Iterable[ConcreteFunction | None], order: Order) -> list[ConcreteFunction]:
@@ -39,6 +40,8 @@ def twins(known: Iterable[ConcreteFunction | None], order: Order) -> list[Concre
 def adopted(twin: ConcreteFunction, made: ConcreteFunction, given: Given) -> Any:
     """The trace that serves the call which `made` is a trace of: a twin that computes the very same
     in another order of keys. None if it does not."""
+    from tapeline.compiler.open_function import OpenFunction  # loads the compiler
+
     if type(twin) is not type(made) or not _is_same(twin, made):
         return None
     assert twin.orders is not None
@@ -81,7 +84,7 @@ def _numbered_results(one: ConcreteFunction, known: dict[str, int]) -> Any:
         inputs = [numbers[value] for value in written.get("inputs", ())]
         key = repr((written["op"], what, inputs, written["spec"]))
         numbers.append(known.setdefault(key, len(known)))
-    structure, leaves = one.result_template
+    structure, leaves = one.results.template
     shown = [
         repr((type(value), value)) if place is None else f"{value} {numbers[graph.outputs[place]]}"
         for place, value in leaves
@@ -127,7 +130,7 @@ def _is_same(a: ConcreteFunction, b: ConcreteFunction) -> bool:
 
 
 def _has_same_results(a: ConcreteFunction, b: ConcreteFunction) -> bool:
-    (first, leaves), (second, others) = a.result_template, b.result_template
+    (first, leaves), (second, others) = a.results.template, b.results.template
     if _form(first) != _form(second) or len(leaves) != len(others):
         return False
     for (place, one), (other_place, other) in zip(leaves, others, strict=True):

@@ -307,16 +307,16 @@ def _results(
         OutSpec("store", variable.dtype, variable.shape, variable)
         for variable in concrete.assigned_variables
     ]
-    shape = concrete.result_shape
+    shape = concrete.results.form
     if shape != "other":
         return tuple(outputs), shape, None
-    structure, leaves = concrete.result_template
-    if concrete.returns_numbers:
-        return tuple(outputs), "call", concrete.pack
+    structure, leaves = concrete.results.template
+    if concrete.results.has_numbers:
+        return tuple(outputs), "call", concrete.results.pack
     constants: list[Any] = []
     tree = _tree(structure, iter(leaves), n_tensors, constants)
     if not isinstance(tree, Container):
-        return tuple(outputs), "call", concrete.pack
+        return tuple(outputs), "call", concrete.results.pack
     outputs += [OutSpec("object", target=value) for value in constants]
     return tuple(outputs), tree, None
 

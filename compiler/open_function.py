@@ -106,7 +106,7 @@ class OpenFunction(ConcreteFunction):
         made.__dict__.update(self.__dict__)
         made.graph = graph
         made._inputs = tuple(map(specializer.spec, self._inputs))
-        made._leaves = list(map(specializer.fill, self._leaves))
+        made.results = self.results.mapped(specializer.fill)
         made._hidden = [(ids[node], source, kind) for node, source, kind in self._hidden]
         runs = self.staged or self.differentiable
         manner = runs.manner._replace(open_sizes=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.codegen.target import PLAIN, Manner
-from tapeline.compiler.concrete import ConcreteFunction, Output
+from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.donation import Donation
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
@@ -21,6 +21,7 @@ from tapeline.compiler.frontend.number_inputs import OpenNumbers
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
 from tapeline.compiler.frontend.trace_effects import warn_of_effects
 from tapeline.compiler.open_function import OpenFunction
+from tapeline.compiler.results import Output, Results
 from tapeline.runtime import nest
 from tapeline.runtime.dims import Dim, is_told
 from tapeline.runtime.errors import MutatedArgumentError, VariableCreationError
@@ -162,7 +163,8 @@ class _Trace:
         self.places = take_guards(reads)
         guards = build_guards(self.places, reads.inherited)
         kind = OpenFunction if self.plan else ConcreteFunction
-        made = kind(graph, self.specs, self.results, self.leaves, self._cells(), guards, manner)
+        results = Results(self.results, self.leaves)
+        made = kind(graph, self.specs, results, self._cells(), guards, manner)
         args = tuple(nest.map_structure(hold_weakly, value) for value in self.args)
         kwargs = {key: nest.map_structure(hold_weakly, x) for key, x in self.kwargs.items()}
         made.given = args, kwargs, tuple(self.placeholders)

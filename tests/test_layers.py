@@ -50,7 +50,7 @@ COMPILER_LAYERS = (
     ("native",),
     ("compiled", "call_rules"),
     ("differentiable",),
-    ("calling", "donation", "eagerly", "examples", "in_place", "staged"),
+    ("calling", "results", "donation", "eagerly", "examples", "in_place", "staged"),
     ("concrete", "inspect", "open_function", "any_rank"),
     ("key_orders", "tracer"),
     ("traces",),

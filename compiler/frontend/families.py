@@ -77,7 +77,7 @@ class Family:
         for number, trace in enumerate(self.traces):
             if not set(_flat(wanted)).issubset(_flat(trace.places)):
                 continue
-            if trace.returns_numbers and STATE.handler is not None:
+            if trace.results.has_numbers and STATE.handler is not None:
                 continue  # nobody knows them yet
             if not trace.serves(given.order):
                 continue

@@ -28,6 +28,7 @@ from tapeline.compiler.ir.interchange_values import Document
 from tapeline.compiler.ir.text import sizes_of
 from tapeline.compiler.ir.verify import verify_graph
 from tapeline.compiler.open_function import OpenFunction
+from tapeline.compiler.results import Results
 from tapeline.compiler.saved.archive import ArchiveReader, Array
 from tapeline.compiler.saved.structures import read_structure
 from tapeline.compiler.saved.writer import FORMAT, VERSION
@@ -210,7 +211,7 @@ def _trace(
     if any(not 0 <= k < n_results for k, _ in leaves if k is not None):
         raise GraphError("a result is no output of the graph")
     kind = OpenFunction if places or positions else ConcreteFunction
-    concrete = kind.rebuild(graph, inputs, results, leaves, cells)
+    concrete = kind.rebuild(graph, inputs, Results.of_template(results, leaves), cells)
     concrete.given = *_arguments(document, stand_ins, _SHOWN), tuple(stand_ins)
     if list(map(id, concrete.assigned_variables)) != list(map(id, assigned)):
         raise GraphError("assigned Variables are out of order")

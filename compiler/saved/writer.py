@@ -250,7 +250,7 @@ def _given_parts(concrete: ConcreteFunction) -> tuple[tuple[Any, ...], dict[str,
 
 def _result_parts(concrete: ConcreteFunction) -> Any:
     """The results of a trace, with a `Part` for each tensor, open number and open size."""
-    structure, leaves = concrete.rebuilding()
+    structure, leaves = concrete.results.marked()
     by_marker = {id(marker): (position, value) for marker, position, value in leaves}
 
     def part(marker: Any) -> Any:
