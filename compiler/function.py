@@ -140,6 +140,9 @@ class Function(NativeCallable, Generic[P, R]):
             return self._call_once(*args, **kwargs)
         except LoopLimitError as error:
             return self._with_more_room(error, args, kwargs)
+        except Exception as error:
+            error.__traceback__ = users_traceback(error.__traceback__)
+            raise
 
     def _with_more_room(self, error: LoopLimitError, args: Any, kwargs: Any) -> Any:
         """A call in which a loop makes more turns than the gradient in the trace had room for."""
@@ -192,7 +195,6 @@ class Function(NativeCallable, Generic[P, R]):
             except Exception as error:
                 if isinstance(error, SymbolicTensorError) and _knows_more(call):
                     return self._inlined(args, kwargs)
-                error.__traceback__ = users_traceback(error.__traceback__)
                 raise error from error.__cause__
         else:
             self._traces.new_in_a_row = 0

@@ -137,7 +137,7 @@ def write_unshared(cell: Tensor, key: Any, value: Any) -> bool:
         return False
     try:
         cell._value[key] = value
-    except IndexError:  # the op says it better
+    except (IndexError, ValueError):  # the op says it better
         return False
     return True
 

@@ -35,6 +35,7 @@ from tapeline.compiler.codegen.target import PLAIN, Manner
 from tapeline.compiler.codegen.views import Layout
 from tapeline.compiler.executable import timing
 from tapeline.compiler.executable.timing import Timing
+from tapeline.compiler.frontend.tracebacks import users_traceback
 from tapeline.compiler.ir.control_ops import no_room
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime.errors import IndexOutOfRangeError, TapelineError
@@ -42,6 +43,8 @@ from tapeline.runtime.spec import DType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from tapeline.compiler.ir.location import Location
 
 Array: TypeAlias = "npt.NDArray[Any]"
 NOTHING_SHARED: Mapping[int, Array] = MappingProxyType({})
@@ -219,8 +222,13 @@ class Executable:
     def fail_natively(self, status: int) -> None:
         """The same for native entries, which call the Python path if nothing is raised: that one
         makes more room."""
-        if status & 255 != LOOP_LIMIT:
+        if status & 255 == LOOP_LIMIT:
+            return
+        try:
             self.fail(status)
+        except Exception as error:
+            error.__traceback__ = users_traceback(error.__traceback__)
+            raise
 
     def _loop_error(self, status: int) -> Exception:
         """What a status that a loop or a choice made stands for."""
@@ -232,8 +240,12 @@ class Executable:
             f"index {number} is out of range for axis {site.axis} with size {site.size}"
         )
         if site.location is not None:
-            error.add_note(f"in {self.graph.name}, from {site.location}")
+            error.add_note(self._place(site.location))
         return error
+
+    def _place(self, where: Location | None) -> str:
+        """What an error is told of the line that it comes from."""
+        return "" if where is None else f"in {self.graph.name}, from {where.filename}:{where.line}"
 
     def _host_call(self, step: HostStep) -> Callable[[int], int]:
         """The callback for a host call; it takes an array of pointers, and keeps what the kernel
@@ -242,8 +254,7 @@ class Executable:
         n_inputs = len(step.inputs)
         kernel, attrs, count = step.op.kernel, step.attrs, len(views)
         several = step.op.n_outputs is not None
-        where = step.location
-        place = "" if where is None else f"in {self.graph.name}, from {where.filename}:{where.line}"
+        place = self._place(step.location)
         failures = self._failures  # the executable keeps this function, not the other way round
 
         def call(address: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import CodeType, FrameType, TracebackType
 
 from tapeline.compiler.frontend.location import is_library_code
+from tapeline.compiler.ir.location import Location
 
 
 class full_traceback:
@@ -53,6 +54,16 @@ def users_traceback(trace: TracebackType | None) -> TracebackType | None:
     for entry in reversed(entries):
         made = TracebackType(made, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return made
+
+
+def raised_at(error: BaseException) -> Location | None:
+    """The user's line that raised an error, or called what did."""
+    trace, found = error.__traceback__, None
+    while trace is not None:
+        if not is_library_code(trace.tb_frame.f_code):
+            found = Location(trace.tb_frame.f_code, trace.tb_lasti)
+        trace = trace.tb_next
+    return found
 
 
 def _is_block_of(frame: FrameType, outer: FrameType) -> bool:

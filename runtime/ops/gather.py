@@ -91,9 +91,10 @@ def _ints(*shape: int, size: int, low: int | None = None) -> Any:
 def _take_kernel(x: Array, indices: Array, axis: int) -> Any:
     try:
         return x.take(indices, axis)
-    except IndexError:
-        reject_outside(indices, x.shape[axis], axis)
-        raise
+    except IndexError as error:
+        problem = error
+    reject_outside(indices, x.shape[axis], axis)
+    raise problem
 
 
 def _take_infer(x: TensorSpec, indices: TensorSpec, axis: int) -> TensorSpec:

@@ -19,6 +19,7 @@ from tapeline.compiler.frontend.convert.containers import Containers, Slot, Watc
 from tapeline.compiler.frontend.convert.state import State, appended_lists, outer_graph
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.symbol import Symbol
+from tapeline.compiler.frontend.tracebacks import raised_at
 from tapeline.runtime import nest
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import DynamicShapeError, TracingError
@@ -165,7 +166,9 @@ def trace_block(
             except Exception as error:
                 if not _is_among(error, around.containers.raised):
                     raise
+                graph.location = raised_at(error)
                 bind(HOST_RAISE, (), (error,))
+                graph.location = None
                 traced.raised = error
                 result = None
             traced.values = tuple([take_value(graph, v) for v in around.state.get()])
