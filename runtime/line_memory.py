@@ -29,6 +29,9 @@ _SET_HANDLER = 304
 _GET_HANDLER = 305
 HUGE_PAGES = 14
 PAGE = 4096
+HUGE_PAGE = 1 << 21
+MAPPED = 1 << 25
+"""Bytes from which on `malloc` maps memory anew for each array: whole huge pages then save much."""
 _NAME = b"mem_handler"
 
 

@@ -16,7 +16,15 @@ import numpy as np
 from tapeline.compiler.codegen import layout
 from tapeline.compiler.codegen.function_text import FunctionText
 from tapeline.runtime.dispatch import STATE
-from tapeline.runtime.line_memory import HUGE, HUGE_PAGES, LINE, PAGE, line_memory
+from tapeline.runtime.line_memory import (
+    HUGE,
+    HUGE_PAGE,
+    HUGE_PAGES,
+    LINE,
+    MAPPED,
+    PAGE,
+    line_memory,
+)
 from tapeline.runtime.record import EMPTY, SERIALS, Node, TapeSet
 
 if TYPE_CHECKING:
@@ -244,7 +252,11 @@ def _new_large_array() -> FunctionText:
     fn = FunctionText(
         "ptr @tapeline_new_large_array(ptr %descr, i64 %ndim, ptr %shape, i64 %nbytes) nounwind"
     )
-    memory = fn.call("ptr", "aligned_alloc", ("i64", LINE), ("i64", "%nbytes"))
+    is_mapped = fn.value(f"icmp uge i64 %nbytes, {MAPPED}")
+    alignment = fn.value(f"select i1 {is_mapped}, i64 {HUGE_PAGE}, i64 {LINE}")
+    more = fn.add("%nbytes", fn.value(f"sub i64 {alignment}, 1"))
+    room = fn.value(f"and i64 {more}, {fn.value(f'sub i64 0, {alignment}')}")
+    memory = fn.call("ptr", "aligned_alloc", ("i64", alignment), ("i64", room))
     fn.branch(fn.compare("eq", memory, "null", "ptr"), "nomemory", "found")
     fn.label("found")
     flags = layout.C_CONTIGUOUS_ALIGNED | layout.WRITEABLE
@@ -264,7 +276,7 @@ def _new_large_array() -> FunctionText:
     fn.branch(is_huge, "huge", "ready")
     fn.label("huge")
     first = fn.value(f"and i64 {fn.add(start, PAGE - 1)}, {-PAGE}")
-    length = fn.value(f"sub i64 {fn.add(start, '%nbytes')}, {first}")
+    length = fn.value(f"sub i64 {fn.add(start, room)}, {first}")
     fn.call("i32", "madvise", ("i64", first), ("i64", length), ("i32", HUGE_PAGES))
     fn.jump("ready")
     fn.label("ready")

@@ -35,7 +35,7 @@ from tapeline.compiler.codegen.native_call import (
     set_entry,
 )
 from tapeline.runtime.dispatch import BUSY
-from tapeline.runtime.line_memory import LINE
+from tapeline.runtime.line_memory import HUGE_PAGE, LINE
 from tapeline.runtime.tensor import Tensor, wrap
 
 pytestmark = pytest.mark.skipif(not native_entry_allowed(), reason="no native entries here")
@@ -148,13 +148,18 @@ def test_recycled_array_dies_with_the_entry(x: Tensor) -> None:
     assert alive() is None
 
 
-def test_large_results_begin_at_a_line_and_live_as_long_as_anybody_holds_them() -> None:
-    spec = EntrySpec((ArgSpec("array", F4, (4,)),), (OutSpec("array", F4, (1 << 20,)),), Tensor)
+@pytest.mark.parametrize(("size", "step"), [(1 << 20, LINE), (9_000_001, HUGE_PAGE)])
+def test_large_results_begin_at_a_line_and_live_as_long_as_anybody_holds_them(
+    size: int, step: int
+) -> None:
+    spec = EntrySpec((ArgSpec("array", F4, (4,)),), (OutSpec("array", F4, (size,)),), Tensor)
     function = callee(spec)
     results = [function(np.full(4, k, np.float32)) for k in range(5)]
     assert all(result.flags.owndata and result.flags.writeable for result in results)
     if layout.line_handler() is not None:
-        assert not any(result.__array_interface__["data"][0] % LINE for result in results)
+        assert not any(result.__array_interface__["data"][0] % step for result in results)
+    results[2][:] = 1
+    assert results[2].sum() == size
     view = results[3][:4]
     del results
     for k in range(5):
