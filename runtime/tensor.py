@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import operator
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias
 
@@ -234,9 +235,8 @@ class Tensor:
                 "tapes and traces"
             )
         out = kwargs.pop("out", None)
-        if method == "__call__" and kwargs.get("where", True) is not True:
-            where = kwargs.pop("where")
-            result = _numpy_functions().masked(partial(function, **kwargs), inputs, where, out)
+        if method == "__call__" and kwargs:
+            result = _numpy_functions().with_options(ufunc, function, inputs, out, **kwargs)
         else:
             result = function(*inputs, **kwargs)
         return result if out is None else _store(ufunc, result, out)
@@ -247,6 +247,10 @@ class Tensor:
         function = _further_answers().get(func) or NUMPY_FUNCTIONS.get(func)
         if function is not None:
             out = kwargs.pop("out", None)
+            if len(args) > 2:
+                place = _place_of_out(func)
+                if len(args) > place:
+                    out, args, kwargs = args[place], args[:place], _named(func, args, kwargs, place)
             result = function(*args, **kwargs)
             return result if out is None else _store(func, result, (out,))
         if func in _ABOUT_SHAPES:
@@ -559,6 +563,30 @@ def _numpy_functions() -> Any:
 def _further_answers() -> dict[Any, Callable[..., Any]]:
     """NumPy's functions beyond the ops, and ops under NumPy's signatures."""
     return _numpy_functions().ANSWERS  # type: ignore[no-any-return]  # found by name
+
+
+@functools.cache
+def _parameters(func: Callable[..., Any]) -> tuple[str, ...]:
+    """What a NumPy function takes by position."""
+    parameters = inspect.signature(func).parameters.values()
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return ()
+    return tuple(one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)
+
+
+@functools.cache
+def _place_of_out(func: Callable[..., Any]) -> int:
+    """Where `out` stands among the arguments of a NumPy function; beyond all if it has none."""
+    names = _parameters(func)
+    return names.index("out") if "out" in names else sys.maxsize
+
+
+def _named(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], place: int
+) -> dict[str, Any]:
+    """The options, with what was given by position after `out` among them."""
+    behind = zip(_parameters(func)[place + 1 :], args[place + 1 :], strict=False)
+    return {**kwargs, **dict(behind)}
 
 
 def _plain(x: Any) -> Any:

@@ -11,10 +11,12 @@ from typing import Any
 
 from tapeline.runtime.numpy_functions import (
     arrangement,
+    complex_domain,
     covariances,
     elements,
     linear,
     numbers,
+    padding,
     places,
     polynomials,
     quantiles,
@@ -23,14 +25,16 @@ from tapeline.runtime.numpy_functions import (
     signatures,
     summaries,
 )
-from tapeline.runtime.numpy_functions.masked import masked as masked
 from tapeline.runtime.numpy_functions.special_functions import special_answer as special_answer
 from tapeline.runtime.numpy_functions.ufunc_methods import method_answer as method_answer
+from tapeline.runtime.numpy_functions.ufunc_options import with_options as with_options
 from tapeline.runtime.ops import factorizations, real_fft, spectral  # noqa: F401  # register theirs
 
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     **arrangement.ANSWERS,
     **places.ANSWERS,
+    **padding.ANSWERS,
+    **complex_domain.ANSWERS,
     **elements.ANSWERS,
     **signatures.ANSWERS,
     **summaries.ANSWERS,

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.ops.arranging import split
-from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.grids import meshgrid
-from tapeline.runtime.ops.joining import concat, pad, stack
+from tapeline.runtime.ops.joining import concat, stack
 from tapeline.runtime.ops.permuting import flip, moveaxis, swapaxes
 from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.searching import nonzero
@@ -183,35 +181,6 @@ def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
     return concat([*before, found, *after])
 
 
-def _pad(
-    array: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0, **options: Any
-) -> Tensor:
-    x = as_tensor(array)
-    widths = np.asarray(list(pad_width.values()) if isinstance(pad_width, dict) else pad_width)
-    if isinstance(pad_width, dict):
-        given = {axis % x.ndim: width for axis, width in pad_width.items()}
-        widths = np.array([np.broadcast_to(given.get(k, 0), 2) for k in range(x.ndim)])
-    widths = np.broadcast_to(widths, (x.ndim, 2))
-    if mode == "constant" and np.ndim(constant_values) == 0:
-        return pad(x, widths.tolist(), constant_values=constant_values)
-    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
-        raise ArgumentError(
-            f"np.pad: of tensors, mode must be 'constant', 'edge', 'reflect', 'symmetric' or "
-            f"'wrap', got {mode!r}"
-        )
-    fills = np.broadcast_to(constant_values, (x.ndim, 2))
-    for axis, (before, after) in enumerate(widths.tolist()):
-        if mode == "constant":
-            sides = (before, 0), (0, after)
-            for pair, fill in zip(sides, fills[axis], strict=True):
-                all_sides = [pair if k == axis else (0, 0) for k in range(x.ndim)]
-                x = pad(x, all_sides, constant_values=fill.item())
-        elif before or after:
-            places = np.pad(np.arange(x.shape[axis]), (before, after), mode, **options)
-            x = take(x, places, axis=axis)
-    return x
-
-
 def _clip(
     a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
 ) -> Tensor:
@@ -230,7 +199,7 @@ def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str =
 
 
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
-    np.concatenate: _joined, np.stack: _stacked, np.pad: _pad, np.clip: _clip,
+    np.concatenate: _joined, np.stack: _stacked, np.clip: _clip,
     np.meshgrid: _meshgrid,
     np.atleast_1d: _several(1), np.atleast_2d: _several(2), np.atleast_3d: _several(3),
     np.vstack: _vstack, np.hstack: _hstack, np.dstack: _dstack,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.runtime.cells import write_result
 from tapeline.runtime.ops.arithmetic import floor_divide, multiply, remainder
 from tapeline.runtime.ops.bessel import i0
 from tapeline.runtime.ops.cast import imag, real
@@ -83,13 +84,25 @@ def _angle(z: Any, deg: bool = False) -> Tensor:
 def _nan_to_num(
     x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Tensor:
-    found: Tensor = as_tensor(x)
-    if found.dtype.kind != "f":
+    given: Tensor = as_tensor(x)
+    if given.dtype.kind == "c":
+        found = _finite(real(given), nan, posinf, neginf)
+        found = found + 1j * _finite(imag(given), nan, posinf, neginf)
+    else:
+        found = _finite(given, nan, posinf, neginf)
+    if copy or type(x) is not Tensor:
         return found
-    limits = np.finfo(found.dtype)
+    write_result(x, found, "np.nan_to_num")
+    return x
+
+
+def _finite(x: Tensor, nan: float, posinf: Any, neginf: Any) -> Tensor:
+    if x.dtype.kind != "f":
+        return x
+    limits = np.finfo(x.dtype)
     high = float(limits.max) if posinf is None else posinf
     low = float(limits.min) if neginf is None else neginf
-    found = where(isnan(found), nan, found)
+    found = where(isnan(x), nan, x)
     found = where(equal(found, math.inf), high, found)
     return where(equal(found, -math.inf), low, found)
 

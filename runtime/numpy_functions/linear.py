@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.ops import linalg, norms, singular, solving, spectral
+from tapeline.runtime.ops import factorizations, linalg, norms, singular, solving, spectral
 from tapeline.runtime.ops.cast import conj
 from tapeline.runtime.ops.fft import fftn, ifftn
 from tapeline.runtime.ops.grids import tril, triu
@@ -21,6 +21,16 @@ def _svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
     return singular.svd(a, full_matrices=full_matrices) if compute_uv else singular.svdvals(a)
+
+
+def _qr(a: Any, mode: str = "reduced") -> Any:
+    if mode == "r":
+        return factorizations.qr(a).R
+    if mode not in ("reduced", "complete"):
+        raise ArgumentError(
+            f"np.linalg.qr: of tensors, mode must be 'reduced', 'complete' or 'r', got {mode!r}"
+        )
+    return factorizations.qr(a, mode="complete" if mode == "complete" else "reduced")
 
 
 def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Tensor:
@@ -72,7 +82,8 @@ def _over_two(transform: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
-    np.linalg.svd: _svd, np.linalg.pinv: _pinv, np.linalg.matrix_rank: _matrix_rank,
+    np.linalg.svd: _svd, np.linalg.qr: _qr, np.linalg.pinv: _pinv,
+    np.linalg.matrix_rank: _matrix_rank,
     np.linalg.eigh: _eigh, np.linalg.eigvalsh: _eigvalsh, np.cross: _cross,
     np.fft.fft2: _over_two(fftn), np.fft.ifft2: _over_two(ifftn),
     np.fft.rfft2: _over_two(rfftn), np.fft.irfft2: _over_two(irfftn),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.numpy_functions.selecting import places_within
 from tapeline.runtime.ops.arithmetic import divide
 from tapeline.runtime.ops.assignment import setitem
 from tapeline.runtime.ops.exponential import log
@@ -239,9 +240,7 @@ def _is_tensor(name: str, target: Any) -> Tensor:
 
 def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     target = _is_tensor("put", a)
-    if mode != "raise":
-        raise ArgumentError(f"np.put: of tensors, only mode='raise' is known, got {mode!r}")
-    places = ravel(as_tensor(ind))
+    places = places_within(ravel(as_tensor(ind)), target.size, mode, "np.put")
     values = _resize(v, places.shape)
     flat = setitem(reshape(target, (target.size,)), places, values)
     target[...] = reshape(flat, target.shape)

@@ -86,14 +86,24 @@ def _clipped(index: Tensor, count: int) -> Tensor:
 def _take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Tensor:
     x = ravel(a) if axis is None else as_tensor(a)
     axis = 0 if axis is None else axis
-    places = as_tensor(indices)
+    return take(x, places_within(as_tensor(indices), x.shape[axis], mode, "np.take"), axis=axis)
+
+
+def places_within(places: Tensor, extent: Any, mode: str, name: str) -> Tensor:
+    """The places as ones within the extent, if the mode says so."""
     if mode == "wrap":
-        places = places % x.shape[axis]
-    elif mode == "clip":
-        places = _clipped(places, x.shape[axis])
-    elif mode != "raise":
-        raise ArgumentError(f"np.take: mode must be 'raise', 'wrap' or 'clip', got {mode!r}")
-    return take(x, places, axis=axis)
+        return as_tensor(places % extent)
+    if mode == "clip":
+        return _clipped(places, extent)
+    if mode != "raise":
+        raise ArgumentError(f"{name}: mode must be 'raise', 'wrap' or 'clip', got {mode!r}")
+    return places
+
+
+def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Tensor:
+    return take_along_axis(
+        ravel(arr) if axis is None else arr, indices, axis=0 if axis is None else axis
+    )
 
 
 def _piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Tensor:
@@ -140,9 +150,20 @@ def _setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
     return x[isin(x, as_tensor(ar2), invert=True)]
 
 
-def _intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
+def _intersect1d(
+    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
+) -> Any:
     x = _distinct(ar1)
-    return x[isin(x, as_tensor(ar2))]
+    common = x[isin(x, as_tensor(ar2))]
+    if not return_indices:
+        return common
+    return common, _first_places(ar1, common), _first_places(ar2, common)
+
+
+def _first_places(a: Any, values: Tensor) -> Tensor:
+    """Where each of the values stands first."""
+    x = ravel(as_tensor(a))
+    return searchsorted(x, values, sorter=argsort(x))
 
 
 def _setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
@@ -366,6 +387,7 @@ def _sliding_window_view(
 ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.partition: _partition, np.argpartition: _argpartition, np.lexsort: _lexsort,
     np.sort_complex: _sort_complex, np.compress: _compress, np.choose: _choose, np.take: _take,
+    np.take_along_axis: _take_along_axis,
     np.piecewise: _piecewise, np.union1d: _union1d, np.setdiff1d: _setdiff1d,
     np.intersect1d: _intersect1d, np.setxor1d: _setxor1d, np.isin: _isin,
     np.nancumsum: _nancumsum, np.nancumprod: _nancumprod, np.histogram: _histogram,

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError
-from tapeline.runtime.ops import arranging, creation, evenly_spaced, grids, matmul, norms, solving
+from tapeline.runtime.ops import (
+    arranging,
+    creation,
+    evenly_spaced,
+    grids,
+    matmul,
+    norms,
+    scan,
+    solving,
+)
 from tapeline.runtime.ops.cast import copied
 from tapeline.runtime.ops.permuting import matrix_transpose, moveaxis, swapaxes
 from tapeline.runtime.ops.reduction import count_nonzero
@@ -29,6 +38,14 @@ def _sort(a: Any, axis: int | None = -1, kind: Any = None, *, stable: Any = None
 
 def _argsort(a: Any, axis: int | None = -1, kind: Any = None, *, stable: Any = None) -> Tensor:
     return order_of(a.reshape(-1), -1) if axis is None else order_of(a, axis)
+
+
+def _cumsum(a: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
+    return scan.cumsum(a, axis, dtype=dtype)
+
+
+def _cumprod(a: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
+    return scan.cumulative_prod(a, axis, dtype=dtype)
 
 
 def _tril(m: Any, k: int = 0) -> Tensor:
@@ -83,8 +100,7 @@ def _linspace(
     for _ in range(max(getattr(start, "ndim", 0), getattr(stop, "ndim", 0))):
         places = places[..., None]
     values = start + step * places
-    if axis != 0:
-        raise ArgumentError("np.linspace: of tensors, only axis=0 is known; move the axis after")
+    values = values if axis == 0 else moveaxis(values, 0, axis)
     values = values if dtype is None else cast_tensor(values, canonical_dtype(dtype))
     return (values, step) if retstep else values
 
@@ -112,7 +128,7 @@ def _lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, ...]:
     rtol = np.finfo(np.float64).eps * max(rows, columns) if rcond is None else rcond
     solution = matmul.matmul(solving.pinv(a, rtol=rtol), b)
     values = svdvals(a)
-    rank = count_nonzero(values > values[0] * rtol)
+    rank = cast_tensor(count_nonzero(values > values[0] * rtol), np.dtype(np.int32))
     rest = b - matmul.matmul(a, solution)
     residuals = sum_over(rest * rest, 0)
     is_known = type(rank._value) is np.ndarray  # a trace takes the rank to be full
@@ -152,7 +168,7 @@ ANSWERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.moveaxis: _moveaxis, np.swapaxes: _swapaxes, np.tensordot: _tensordot,
     np.sort: _sort, np.argsort: _argsort, np.count_nonzero: count_nonzero,
     np.tril: _tril, np.triu: _triu, np.trace: _trace, np.outer: _outer,
-    np.diagonal: diagonal, np.copy: _copy,
+    np.diagonal: diagonal, np.copy: _copy, np.cumsum: _cumsum, np.cumprod: _cumprod,
     np.zeros_like: _like(creation.zeros), np.ones_like: _like(creation.ones),
     np.empty_like: _like(creation.empty),
     np.full_like: _full_like, np.linspace: _linspace,

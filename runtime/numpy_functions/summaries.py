@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from tapeline.runtime.ops.sets import unique_places
 from tapeline.runtime.ops.shaping import broadcast_to, expand_dims, ravel
 from tapeline.runtime.ops.sorting import argsort
 from tapeline.runtime.spec import normalize_axis
-from tapeline.runtime.tensor import Tensor, as_tensor
+from tapeline.runtime.tensor import Tensor, as_tensor, known_value
 
 # --- order statistics ------------------------------------------------------------------------
 
@@ -202,7 +202,20 @@ def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Tensor:
 
 
 def _digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
-    return searchsorted(bins, x, side="left" if right else "right")
+    """In bins that fall, counted from the other end."""
+    edges = as_tensor(bins)
+    side: Literal["left", "right"] = "left" if right else "right"
+    count, known = edges.shape[0], known_value(edges)
+
+    def rising() -> Tensor:
+        return searchsorted(edges, x, side=side)
+
+    def falling() -> Tensor:
+        return count - searchsorted(flip(edges), x, side=side)
+
+    if known is None:
+        return where(edges[0] <= edges[-1], rising(), falling()) if count > 1 else rising()
+    return falling() if count > 1 and known[0] > known[-1] else rising()
 
 
 def _unique(

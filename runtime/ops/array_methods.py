@@ -10,11 +10,15 @@ import numpy as np
 from tapeline.runtime.cells import replace_value
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.operators import attach_method
-from tapeline.runtime.ops.cast import conj
+from tapeline.runtime.ops.assignment import setitem
+from tapeline.runtime.ops.cast import BITCAST, conj, identity
+from tapeline.runtime.ops.joining import stack
 from tapeline.runtime.ops.permuting import transpose
+from tapeline.runtime.ops.pointwise import apply
 from tapeline.runtime.ops.shaping import ravel, reshape
 from tapeline.runtime.ops.sorting import sort
-from tapeline.runtime.tensor import Tensor, as_tensor, register_ufunc
+from tapeline.runtime.spec import canonical_dtype
+from tapeline.runtime.tensor import Tensor, as_tensor, cast_tensor, register_ufunc
 
 
 class Flat:
@@ -35,9 +39,14 @@ class Flat:
         return ravel(self._cell)[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        row = ravel(self._cell) + 0
-        row[key] = value
+        row = setitem(ravel(self._cell), key, value)
         self._cell[...] = reshape(row, self._cell.shape)
+
+
+def _set_flat(x: Tensor, values: Any) -> None:
+    """`x.flat = values`: over and over where they are fewer."""
+    resized: Any = np.resize
+    x[...] = resized(as_tensor(values), x.shape)
 
 
 def _by_columns(name: str, order: str) -> bool:
@@ -61,19 +70,21 @@ def _ravel(x: Tensor, order: str = "C") -> Tensor:
     return ravel(transpose(x) if _by_columns("ravel", order) else x)
 
 
-def _trace(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
+def _trace(
+    x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> Any:
     """As `np.trace`."""
-    found: Tensor = np.trace(x, offset, axis1, axis2, dtype)
-    return found
+    return np.trace(x, offset, axis1, axis2, dtype, out)
 
 
-def _compress(x: Tensor, condition: Any, axis: int | None = None) -> Tensor:
+def _compress(x: Tensor, condition: Any, axis: int | None = None, out: Any = None) -> Any:
     """As `np.compress`."""
-    found: Any = np.compress(condition, x, axis)
-    return as_tensor(found)
+    return np.compress(condition, x, axis, out)
 
 
-def _sort(x: Tensor, axis: int = -1, kind: Any = None, order: None = None) -> None:
+def _sort(
+    x: Tensor, axis: int = -1, kind: Any = None, order: None = None, *, stable: bool | None = None
+) -> None:
     """Sorts the cell in place, as arrays are sorted."""
     replace_value(x, sort(x, axis=axis))
 
@@ -98,10 +109,32 @@ def _put(x: Tensor, indices: Any, values: Any, mode: Any = "raise") -> None:
     write(x, indices, values, mode)
 
 
-def _choose(x: Tensor, choices: Any, out: None = None, mode: Any = "raise") -> Tensor:
+def _choose(x: Tensor, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
     """As `np.choose`."""
     choose: Any = np.choose
-    return as_tensor(choose(x, choices, mode=mode))
+    return choose(x, choices, out=out, mode=mode)
+
+
+_KINDS_OF_BITS = frozenset(one + other for one in "iuf" for other in "iuf")
+
+
+def _view(x: Tensor, dtype: Any = None) -> Tensor:
+    """The same bits as elements of another dtype. Between complex numbers and pairs of floats
+    gradients flow."""
+    wanted = x.dtype if dtype is None else canonical_dtype(dtype, "x.view: dtype")
+    if wanted is x.dtype:
+        return identity(x)
+    if wanted.itemsize == x.itemsize and wanted.kind + x.dtype.kind in _KINDS_OF_BITS:
+        return apply(BITCAST, x, attrs=(wanted.kind,))
+    if x.dtype.kind == "c" and wanted is x.real.dtype and x.ndim:
+        return reshape(stack([x.real, x.imag], axis=-1), (*x.shape[:-1], 2 * x.shape[-1]))
+    is_half = x.dtype.kind == "f" and 2 * x.itemsize == wanted.itemsize
+    if is_half and wanted.kind == "c" and x.ndim and x.shape[-1] % 2 == 0:
+        return cast_tensor(x[..., 0::2] + 1j * x[..., 1::2], wanted)
+    raise ArgumentError(
+        f"x.view: elements of {wanted} cannot be seen in x of dtype {x.dtype} and shape {x.shape}; "
+        "the dtypes must have one size, or be complex numbers and pairs of their floats"
+    )
 
 
 def _to_bytes(x: Tensor, order: Any = "C") -> bytes:
@@ -126,7 +159,7 @@ def _numpy_ravel(a: Any, order: str = "C") -> Tensor:
 
 register_ufunc(np.reshape, _numpy_reshape)
 register_ufunc(np.ravel, _numpy_ravel)
-attach_method("flat", property(Flat))
+attach_method("flat", property(Flat, _set_flat))
 attach_method("reshape", _reshape)
 attach_method("ravel", _ravel)
 attach_method("flatten", _ravel)
@@ -140,3 +173,4 @@ attach_method("choose", _choose)
 attach_method("conjugate", conj)
 attach_method("tobytes", _to_bytes)
 attach_method("fill", _fill)
+attach_method("view", _view)

@@ -257,6 +257,34 @@ def _cast(x: Tensor, dtype: DType) -> Tensor:
 install_conversions(cast=_cast)
 
 
+def _same_size(dtype: DType, kind: str) -> DType:
+    return np.dtype(f"{kind}{dtype.itemsize}")
+
+
+def _bitcast_kernel(x: Any, kind: str) -> Any:
+    return np.ascontiguousarray(x).view(_same_size(x.dtype, kind)).reshape(x.shape)
+
+
+def _bitcast_infer(x: TensorSpec, kind: str) -> TensorSpec:
+    return spec_of(x.shape, _same_size(x.dtype, kind))  # type: ignore[arg-type]  # extents
+
+
+def _bitcast_emit(b: ScalarEmitter[V], x: V, kind: str) -> V:
+    return b.bitcast(x, _same_size(b.dtype_of(x), kind))
+
+
+BITCAST = define_pointwise(
+    "bitcast",
+    kernel=_bitcast_kernel,
+    infer=_bitcast_infer,
+    kinds="iuf",
+    attr_names=("kind",),
+    vjps=(None,),
+    emit=_bitcast_emit,
+    samples=(Sample(((2, 3),), ("i",)), Sample(((2, 3),), ("u",))),
+)
+
+
 def astype(
     x: TensorLike, dtype: npt.DTypeLike, /, *, copy: bool = True, device: Device | None = None
 ) -> Tensor:

@@ -95,6 +95,7 @@ from tapeline.runtime.loops import scan as scan
 from tapeline.runtime.loops import while_loop as while_loop
 from tapeline.runtime.ops import array_methods as _array_methods  # noqa: F401  # x.flat and others
 from tapeline.runtime.ops import assignment as _assignment  # noqa: F401  # for x[key]
+from tapeline.runtime.ops import method_forms as _method_forms  # noqa: F401  # x.sum and others
 from tapeline.runtime.ops.arithmetic import add as add
 from tapeline.runtime.ops.arithmetic import divide as divide
 from tapeline.runtime.ops.arithmetic import floor_divide as floor_divide

@@ -55,7 +55,7 @@ def _as_array(value: Any) -> Any:
 
 def _as_arrays(value: Any) -> Any:
     if type(value) is list or type(value) is tuple:
-        return [_as_array(item) for item in value]
+        return tuple(map(_as_array, value))  # np.lexsort looks into tuples only
     return value
 
 

@@ -60,6 +60,9 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
 def _linspace(
     start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None
 ) -> Tensor:
+    if isinstance(start, Tensor) or isinstance(stop, Tensor):
+        between: Callable[..., Any] = np.linspace
+        return as_tensor(between(start, stop, num, endpoint, dtype=dtype))
     return evenly_spaced.linspace(start, stop, num, endpoint=endpoint, dtype=dtype)
 
 
