@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Sized
+from dataclasses import dataclass
 from typing import Any
 
 from tapeline.compiler.frontend.convert.blocktrace import (
@@ -62,6 +63,23 @@ MANY_UNROLLED = 1000
 """A longer loop that has to be unrolled is worth a warning."""
 
 
+@dataclass(frozen=True, slots=True)
+class ForStatement:
+    """A `for` of the program, whatever it goes over."""
+
+    test: Callable[[], Any] | None
+    """Whether another round follows; None where a round does for each item."""
+    body: Callable[[Any], None]
+    """One round, with an item."""
+    state: State
+    what: str
+    """What messages call it."""
+
+    def around(self) -> Surroundings:
+        """What a round may change, as it is now."""
+        return Surroundings.around(self.state, (self.body,))
+
+
 def repeat_while(
     condition: Any, test: Callable[[], Any], body: Callable[[], None], state: State
 ) -> None:
@@ -100,57 +118,52 @@ def repeat_for(
     if not LOOPS.stack:
         SHOWN.texts.clear()
     what = f"the 'for' at {line_of(place or body)}"
-    if holds_lists(state) and may_have_rows() and _run_with_lists(items, test, body, state, what):
+    statement = ForStatement(test, body, state, what)
+    if holds_lists(state) and may_have_rows() and _run_with_lists(items, statement):
         return True
     count = items.count
     is_left_open = is_open(count) and not (items.is_explicit or is_told(count))
-    if (items.is_long_range or is_left_open) and _roll_range(items, test, body, state, what):
+    if (items.is_long_range or is_left_open) and _roll_range(items, statement):
         return True
     if items.is_long_range:
         return False
     is_loop = items.is_explicit or not isinstance(count, int) or is_told(count)
     if not is_loop and count <= UNROLLED:
-        _Unrolling(test, body, state, what).run(items)
+        _Unrolling(statement).run(items)
         return True
-    loop = _traced(items, test, body, state, what)
+    loop = _traced(items, statement)
     if loop is None:
-        _Unrolling(test, body, state, what).run_all(items)
+        _Unrolling(statement).run_all(items)
     else:
         finish(loop)
     return True
 
 
-def _traced(
-    items: Sequence,
-    test: Callable[[], Any] | None,
-    body: Callable[[Any], None],
-    state: State,
-    what: str,
-) -> Loop | None:
+def _traced(items: Sequence, statement: ForStatement) -> Loop | None:
     """The loop as one node; None where a round needs the number of the round as Python's, to look
     into a list or a dict or to make a text of it, and it is known how many there are."""
     count = items.count
     is_fixed = isinstance(count, int) and not (items.is_explicit or is_told(count))
-    loop = _counted(items, test, body, state, what)
+    loop = _counted(items, statement)
     before = len(SHOWN.texts)
     try:
         loop.trace()
     except DriftError as error:
-        if test is not None or not isinstance(count, int) or count < 2 or error.is_tensor:
+        if statement.test is not None or not isinstance(count, int) or count < 2 or error.is_tensor:
             raise
         # a variable such as `last = None` has its lasting type after one round
-        body(items.item(0))
-        loop = _counted(items.after(1), test, body, state, what)
+        statement.body(items.item(0))
+        loop = _counted(items.after(1), statement)
         loop.trace()
         return loop
     except Exception as error:
         is_asked = isinstance(error, SymbolicTensorError) or len(SHOWN.texts) > before
         if not (is_fixed and is_asked):
             raise
-        _warn_of_copies(what, count, error)
+        _warn_of_copies(statement.what, count, error)
         return None
     if is_fixed and len(SHOWN.texts) > before:
-        _warn_of_copies(what, count, "a text is made of the number of a round")
+        _warn_of_copies(statement.what, count, "a text is made of the number of a round")
         return None
     return None if is_fixed and _may_overflow(loop, count) else loop
 
@@ -171,26 +184,20 @@ def _warn_of_copies(what: str, count: int, reason: object) -> None:
         )
 
 
-def _run_with_lists(
-    items: Sequence,
-    test: Callable[[], Any] | None,
-    body: Callable[[Any], None],
-    state: State,
-    what: str,
-) -> bool:
+def _run_with_lists(items: Sequence, statement: ForStatement) -> bool:
     """Runs a loop whose lists have no place in another one: where tensors say how often it appends,
     or many rounds read what it appended; False for all others."""
     count = items.count
-    is_forced = not isinstance(count, int) or _depends(items, test, body, state, what)
-    if not is_forced and (count <= UNROLLED or not _reads_lists(state, test)):
+    is_forced = not isinstance(count, int) or _depends(items, statement)
+    if not is_forced and (count <= UNROLLED or not _reads_lists(statement)):
         return False
     if not isinstance(count, int):
         items = with_told_count(items)
-    make = functools.partial(_counted, items, test, body, state, what, grows=False)
-    told = state.lists
-    is_known = test is None and told is not None and not told.is_conditional
+    make = functools.partial(_counted, items, statement, grows=False)
+    told = statement.state.lists
+    is_known = statement.test is None and told is not None and not told.is_conditional
     try:
-        run_with_lists(make, state, what, items.count, is_known)
+        run_with_lists(make, statement.state, statement.what, items.count, is_known)
     except Exception:
         if is_forced or not items.is_long_range:
             raise
@@ -198,36 +205,30 @@ def _run_with_lists(
     return True
 
 
-def _reads_lists(state: State, test: Callable[[], Any] | None) -> bool:
+def _reads_lists(statement: ForStatement) -> bool:
     """Whether a loop does more with its lists than to append to them."""
-    if test is not None:
+    if statement.test is not None:
         return True
-    growing = growing_lists(state)
-    return any(id(items) not in growing for items in lists_of(state))
+    growing = growing_lists(statement.state)
+    return any(id(items) not in growing for items in lists_of(statement.state))
 
 
-def _depends(
-    items: Sequence,
-    test: Callable[[], Any] | None,
-    body: Callable[[Any], None],
-    state: State,
-    what: str,
-) -> bool:
+def _depends(items: Sequence, statement: ForStatement) -> bool:
     """Whether a tensor decides what the first round appends to a list, or whether another one
     follows it."""
-    told = state.lists
-    if told is None or not (told.is_conditional or test is not None) or items.count == 0:
+    told = statement.state.lists
+    if told is None or not (told.is_conditional or statement.test is not None) or items.count == 0:
         return False
     found: list[bool] = []
 
     def run(_: Any) -> None:
-        body(items.item(0))
-        found.append(test is not None and is_symbolic(test()))
+        statement.body(items.item(0))
+        found.append(statement.test is not None and is_symbolic(statement.test()))
 
     try:
         with LOOPS.entered(None):
-            around = Surroundings.around(state, (body,))
-            trace_block(run, around, what, growing=[id(x) for x in lists_of(state)])
+            growing = [id(x) for x in lists_of(statement.state)]
+            trace_block(run, statement.around(), statement.what, growing=growing)
     except LengthChangedError:
         return True
     except Exception:
@@ -242,23 +243,15 @@ def unroll(
     state: State,
 ) -> None:
     """A `for` that Python runs."""
-    _Unrolling(test, body, state, f"the 'for' with a 'break' at {line_of(body)}").run_all(items)
+    what = f"the 'for' with a 'break' at {line_of(body)}"
+    _Unrolling(ForStatement(test, body, state, what)).run_all(items)
 
 
 class _Unrolling:
     """A `for` round by round. Once a flag that ends it is a tensor, the rest runs under tests."""
 
-    def __init__(
-        self,
-        test: Callable[[], Any] | None,
-        body: Callable[[Any], None],
-        state: State,
-        what: str,
-    ) -> None:
-        self._test = test
-        self._body = body
-        self._state = state
-        self._what = what
+    def __init__(self, statement: ForStatement) -> None:
+        self._statement = statement
         self._going: Any = True
         self._is_staged = False
 
@@ -288,12 +281,13 @@ class _Unrolling:
 
         def finish_rounds() -> None:
             if not self._roll(rest):
-                _Unrolling(self._test, self._body, self._state, self._what).run_all(rest)
+                _Unrolling(self._statement).run_all(rest)
 
-        choose_block(self._going, finish_rounds, nothing, self._state, self._what)
+        statement = self._statement
+        choose_block(self._going, finish_rounds, nothing, statement.state, statement.what)
 
     def _roll(self, rest: Sequence) -> bool:
-        return _roll_range(rest, self._test, self._body, self._state, self._what)
+        return _roll_range(rest, self._statement)
 
     def run_all(self, items: Iterable[Any]) -> None:
         """All rounds."""
@@ -304,28 +298,23 @@ class _Unrolling:
 
     def _round(self, item: Any) -> bool:
         """One round; False if it was the last one."""
+        one = self._statement
         if self._is_staged:
-            choose_block(self._going, lambda: self._body(item), nothing, self._state, self._what)
+            choose_block(self._going, lambda: one.body(item), nothing, one.state, one.what)
         else:
-            self._body(item)
-        if self._test is not None:
-            self._going = self._test()
+            one.body(item)
+        if one.test is not None:
+            self._going = one.test()
             self._is_staged = is_symbolic(self._going)
             return self._is_staged or bool(self._going)
         return True
 
 
-def _counted(
-    items: Sequence,
-    test: Callable[[], Any] | None,
-    body: Callable[[Any], None],
-    state: State,
-    what: str,
-    grows: bool = True,
-) -> Loop:
+def _counted(items: Sequence, statement: ForStatement, grows: bool = True) -> Loop:
     """The loop that counts an index up to the number of items."""
     count = items.count
-    loop = Loop(state, test, nothing, what, is_counted=True, source=body)
+    state, test, body = statement.state, statement.test, statement.body
+    loop = Loop(state, test, nothing, statement.what, is_counted=True, source=body)
     loop.is_parallel = items.is_parallel
     loop.runs_once = isinstance(count, int) and count > 0
     if isinstance(count, int):
@@ -346,48 +335,41 @@ def _row_body(items: Sequence, body: Callable[[Any], None]) -> Callable[[Any, li
     return lambda index, parts: body(of_rows(index, parts))
 
 
-def _roll_range(
-    items: Sequence,
-    test: Callable[[], Any] | None,
-    body: Callable[[Any], None],
-    state: State,
-    what: str,
-    may_be_special: bool = True,
-) -> bool:
+def _roll_range(items: Sequence, statement: ForStatement, may_be_special: bool = True) -> bool:
     """Tries to make a loop of a long range of Python numbers.
 
     It becomes one if one of the first rounds changes a tensor, and the body does not need the index
     as a Python number; otherwise Python runs it. Where a variable such as `last = None` has its
     lasting type after one round, Python runs that one.
     """
-    around = Surroundings.around(state, (body,))
-    growing = growing_lists(state) if test is None else {}
+    around = statement.around()
+    growing = growing_lists(statement.state) if statement.test is None else {}
     trial = None
     for number in range(min(present_value(items.count), _TRIALS)):
         try:
-            run = functools.partial(_run_round, body, items, number)
-            trial = trace_block(run, around, what, growing=growing)
+            run = functools.partial(_run_round, statement.body, items, number)
+            trial = trace_block(run, around, statement.what, growing=growing)
         except Exception:
             return False  # the error comes again, where Python runs the loop
         if _changes_tensors(trial, around):
             break
     else:
         return False
-    if is_open(items.count) and (trial.grown or _counts_in_python(trial, around, state)):
+    if is_open(items.count) and (trial.grown or _counts_in_python(trial, around, statement.state)):
         return False
-    loop = _counted(items, test, body, state, what)
+    loop = _counted(items, statement)
     shown = len(SHOWN.texts)
     try:
         loop.trace()
     except Exception as error:
         is_special = isinstance(error, DriftError) and not error.is_tensor and may_be_special
-        if is_special and test is None and items.count > 1:
-            body(items.item(0))
+        if is_special and statement.test is None and items.count > 1:
+            statement.body(items.item(0))
             rest = items.after(1)
-            if not _roll_range(rest, test, body, state, what, may_be_special=False):
-                _Unrolling(test, body, state, what).run_all(rest)
+            if not _roll_range(rest, statement, may_be_special=False):
+                _Unrolling(statement).run_all(rest)
             return True
-        _warn_of_copies(what, items.count, error)
+        _warn_of_copies(statement.what, items.count, error)
         return False
     if len(SHOWN.texts) > shown or _raises_index(loop) or _may_overflow(loop, items.count):
         return False
