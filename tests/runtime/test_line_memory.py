@@ -17,6 +17,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def handler_name(*array: object) -> str:
+    """What the memory of an array comes from, or of those to come."""
+    name: str = sys.modules["numpy._core.multiarray"].get_handler_name(*array)
+    return name
+
+
 def start(array: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> int:
     return int(array.__array_interface__["data"][0])
 
@@ -30,12 +36,12 @@ def test_arrays_begin_at_a_line_and_own_their_memory(shape: tuple[int, ...]) -> 
 
 
 def test_later_arrays_of_numpy_are_left_alone() -> None:
-    before = np._core.multiarray.get_handler_name()
+    before = handler_name()
     empty_on_lines((1 << 20,), np.dtype(np.float32))
-    assert np._core.multiarray.get_handler_name() == before
+    assert handler_name() == before
     with pytest.raises(ValueError, match="negative"):
         empty_on_lines((-1,), np.dtype(np.float32))
-    assert np._core.multiarray.get_handler_name() == before
+    assert handler_name() == before
 
 
 def test_large_arrays_become_tensors_on_lines() -> None:
@@ -66,5 +72,5 @@ def test_such_memory_grows_and_is_counted_by_tracemalloc() -> None:
 def test_without_such_memory_numpy_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_memory, "line_memory", lambda: None)
     made = copy_to_lines(np.arange(10.0))
-    assert np._core.multiarray.get_handler_name(made) == "default_allocator"
+    assert handler_name(made) == "default_allocator"
     np.testing.assert_array_equal(made, np.arange(10.0))
