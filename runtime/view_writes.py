@@ -20,10 +20,12 @@ from tapeline.runtime.tensor import Tensor
 from tapeline.runtime.user_frames import nearest_user_frame, stores_result_as_item
 
 _SEARCHES = 3
-"""How often the tensors that live are looked through for one line, at most; that takes
+"""How often the tensors that live are looked through for one statement, at most; that takes
 milliseconds."""
-_searches: dict[tuple[str, int], int] = {}
-"""How often that was done, by file and line; `_SEARCHES` where it was spoken of."""
+_searches: dict[tuple[str, int, int], int] = {}
+"""How often that was done, by file, function and instruction; `_SEARCHES` where there is no more to
+say."""
+_MOST_STATEMENTS = 16384
 _MESSAGE = (
     "a part of a tensor is written to while the tensor that it was taken from is in use. Parts are "
     "copies in meaning, so that tensor does not change, while in NumPy, where they are views, it "
@@ -33,8 +35,8 @@ _MESSAGE = (
 
 
 def warn_of_view_write(cell: Tensor) -> None:
-    """Warns, once per line, if the cell, which is about to be written to, holds a part of another
-    tensor that lives.
+    """Warns, once per statement, if the cell, which is about to be written to, holds a part of
+    another tensor that lives.
 
     Numbers are no views in NumPy either, so `total = x[0]; total += 1` is no matter.
     """
@@ -50,9 +52,15 @@ def warn_of_view_write(cell: Tensor) -> None:
     elif not value.is_view:
         return
     frame, depth = nearest_user_frame()
-    place = frame.f_code.co_filename, frame.f_lineno
+    code = frame.f_code
+    place = code.co_filename, code.co_firstlineno, frame.f_lasti
     done = _searches.get(place, 0)
-    if done >= _SEARCHES or stores_result_as_item(frame):
+    if done >= _SEARCHES:
+        return
+    if len(_searches) >= _MOST_STATEMENTS:
+        _searches.clear()
+    if stores_result_as_item(frame):
+        _searches[place] = _SEARCHES
         return
     found = any(_is_whole_of(other, value) for other in _living_tensors() if other is not cell)
     _searches[place] = _SEARCHES if found else done + 1
