@@ -312,6 +312,8 @@ class Function(NativeCallable, Generic[P, R]):
             self._has_entry[spelling] = False
             if not native_entry_allowed() or self._options.donate:
                 return
+            if self._signature.leaves_out_containers(call, (*given[0], *given[1].values())):
+                return
             from tapeline.compiler.native import function_entry  # loads LLVM
 
             entry = function_entry(concrete, call, given, self._entry)

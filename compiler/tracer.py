@@ -13,7 +13,8 @@ from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.donation import Donation
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
-from tapeline.compiler.frontend.convert.reads import Reads, hold_weakly
+from tapeline.compiler.frontend.convert.reads import Reads
+from tapeline.compiler.frontend.convert.snapshots import hold_weakly
 from tapeline.compiler.frontend.families import Plan, open_shapes
 from tapeline.compiler.frontend.frozen import Frozen
 from tapeline.compiler.frontend.guards import Guard, build_guards, take_guards

@@ -11,17 +11,19 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import CellType, FunctionType
+from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from tapeline.compiler.frontend.convert.reads import (
     ATTRIBUTE,
     CELL,
     GLOBAL,
-    Identity,
-    Items,
     Read,
     Reads,
+)
+from tapeline.compiler.frontend.convert.snapshots import (
+    Identity,
+    Items,
     Sized,
     is_unchanged,
     take_snapshot,
@@ -147,9 +149,16 @@ def _as_guards(places: list[Read]) -> list[Guard]:
         holder, name, kind, _, snapshot = places.pop()
         reference = _reference(holder)
         if reference is not None:
-            owner = getattr(holder, "__qualname__", type(holder).__name__)
+            owner = _owner_name(holder)
             found.append(Guard(reference, name, kind, snapshot, show(snapshot), owner))
     return found[::-1]
+
+
+def _owner_name(holder: Any) -> str:
+    """What holds an attribute, for messages. Objects are not asked, whose `__getattr__` may say
+    anything."""
+    is_named = isinstance(holder, type | FunctionType | MethodType)
+    return holder.__qualname__ if is_named else type(holder).__name__
 
 
 def _reference(holder: Any) -> Callable[[], Any] | None:
@@ -158,7 +167,7 @@ def _reference(holder: Any) -> Callable[[], Any] | None:
     try:
         return weakref.ref(holder)
     except TypeError:
-        return None
+        return lambda: holder  # such as a SimpleNamespace, which nothing refers to weakly
 
 
 def show(snapshot: Any) -> str:
@@ -207,7 +216,7 @@ def _generate(guards: list[Guard], inherited: list[Guards]) -> Callable[[], bool
 def hold():
     try:
         return {" and ".join(tests)}
-    except (AttributeError, KeyError, ValueError):
+    except Exception:
         return False
 """
     exec(source, scope)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.frontend.annotations import Annotations
+from tapeline.compiler.frontend.convert.snapshots import holds_containers, take_snapshot
 from tapeline.compiler.frontend.families import Order, Places, Plan, open_places
 from tapeline.compiler.frontend.frozen import freeze
 from tapeline.compiler.frontend.input_signature import InputSignature
@@ -124,6 +125,9 @@ class Signature:
         parameters = list(self.signature.parameters.values())
         self.names = [p.name for p in parameters if p.kind in _POSITIONAL]
         plain = len(self.names) == len(parameters)
+        self._changing = [
+            p.default for p in parameters if holds_containers(take_snapshot(p.default))
+        ]
         self._arity = len(self.names) if plain else -1
         self.static = frozenset(options.static_args)
         self._donated = frozenset(options.donate)
@@ -171,6 +175,16 @@ class Signature:
         call = Call(args, kwargs)
         call.open = self._open
         return freeze(call, self.static, self.names) if self.static else call
+
+    def leaves_out_containers(self, call: Call, given: Iterable[Any]) -> bool:
+        """Whether a call leaves an argument out whose default value may change inside."""
+        if not self._changing:
+            return False
+        passed = set(map(id, given))
+        used = (*call.args, *call.kwargs.values())
+        return any(
+            value is one and id(one) not in passed for one in self._changing for value in used
+        )
 
     def arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -424,7 +438,7 @@ def _static_key(value: Any, kind: type) -> Hashable:
         return repr(value)  # tells -0.0 from 0.0, and lets NaN equal itself
     if value is None or kind in (bool, int, str, bytes):
         return value  # type: ignore[no-any-return]  # hashable by its type
-    if hasattr(value, "__tapeline_tensor__"):
+    if hasattr(kind, "__tapeline_tensor__"):
         return _Identity(value)
     if kind is MethodType:
         return _Identity(value.__self__), value.__func__  # a new object at each access

@@ -11,7 +11,8 @@ from types import CodeType
 from typing import Any, Final
 
 from tapeline.compiler.frontend.convert.outside_calls import shared_generators
-from tapeline.compiler.frontend.convert.reads import Identity, Reads, Sized
+from tapeline.compiler.frontend.convert.reads import Reads
+from tapeline.compiler.frontend.convert.snapshots import Identity, Sized
 from tapeline.compiler.frontend.guards import Guard
 from tapeline.compiler.frontend.location import frames_of_library
 from tapeline.runtime.errors import TracingWarning

@@ -17,7 +17,7 @@ from tapeline.compiler.codegen.native_call import enable_native_calls
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.differentiable import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph, Resource
-from tapeline.compiler.frontend.convert.reads import hold_weakly
+from tapeline.compiler.frontend.convert.snapshots import hold_weakly
 from tapeline.compiler.frontend.families import Places, Plan
 from tapeline.compiler.frontend.options import Options
 from tapeline.compiler.frontend.signature import Call, numbers_of

@@ -291,6 +291,12 @@ class Blocks(ast.NodeTransformer):
             self._block(f"set{k}", writes, names, like, "at_s"),
         ]
 
+    def visit_withitem(self, node: ast.withitem) -> Any:
+        """What a `with` enters: noted, since Python calls its methods."""
+        self.generic_visit(node)
+        node.context_expr = operate("entered", node.context_expr, like=node.context_expr)
+        return node
+
     # ---- expressions
 
     def visit_Call(self, node: ast.Call) -> Any:
@@ -301,7 +307,8 @@ class Blocks(ast.NodeTransformer):
             node.args = [load("__class__", node), load(self._first, node)]
             return node
         self.generic_visit(node)
-        if name is None or name not in _NEEDS_FRAME | {"super"}:
+        needs_frame = name in _NEEDS_FRAME | {"super"} and not (name == "vars" and node.args)
+        if not needs_frame:
             operator = "maker" if id(node) in self._fresh else "call"
             node.func = operate(operator, node.func, like=function)
         return node

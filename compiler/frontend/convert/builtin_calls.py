@@ -13,6 +13,7 @@ from tapeline.compiler.frontend.convert.growth import whole_of
 from tapeline.compiler.frontend.convert.math_calls import MATH, as_number
 from tapeline.compiler.frontend.convert.nodes import mark_weak
 from tapeline.compiler.frontend.convert.numpy_calls import NUMPY
+from tapeline.compiler.frontend.convert.reads import note_attribute
 from tapeline.compiler.frontend.convert.row_lists import LoopList, RowList
 from tapeline.compiler.frontend.convert.sequences import (
     Sequence,
@@ -280,6 +281,20 @@ def _sorted(items: Any, *, key: Any = None, reverse: Any = False) -> Any:
     ]
 
 
+def _getattr(holder: Any, name: Any, *default: Any) -> Any:
+    """`getattr`, a read like any other."""
+    if not default:
+        return note_attribute(holder, name)
+    try:
+        return note_attribute(holder, name)
+    except AttributeError:
+        return default[0]
+
+
+def _vars(holder: Any) -> Any:
+    return note_attribute(holder, "__dict__")
+
+
 def _print(*values: Any, **options: Any) -> None:
     leaves = [leaf for value in values for leaf in nest.flatten(value)]
     if not any(map(is_symbolic, leaves)):
@@ -308,6 +323,8 @@ BUILTINS: dict[Any, Any] = {
     evenly_spaced.arange: _arange,
     joining.stack: _stack,
     builtins.range: _range,
+    builtins.getattr: _getattr,
+    builtins.vars: _vars,
     builtins.len: _len,
     builtins.enumerate: _enumerate,
     builtins.zip: _zip,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from types import CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from tapeline.compiler.frontend.convert.conversion import Conversion, conversion
 from tapeline.compiler.frontend.convert.installed import is_installed
 from tapeline.compiler.frontend.convert.numpy_calls import numpy_callee
 from tapeline.compiler.frontend.convert.outside_calls import note_call
+from tapeline.compiler.frontend.convert.reads import ATTRIBUTE
+from tapeline.compiler.frontend.convert.special_methods import noting
 from tapeline.compiler.frontend.convert.state import is_staging, outer_graph
 from tapeline.compiler.frontend.convert.vectorizing import vectorized
 from tapeline.compiler.frontend.location import is_library_code
@@ -71,28 +73,39 @@ def callee(function: Any) -> Any:
     except TypeError:
         replacement = None
     if replacement is not None and is_staging():
-        return replacement
+        return noting(function, replacement)
     of_numpy = numpy_callee(function)
     if of_numpy is not None:
         return of_numpy
     if kind is np.vectorize and is_staging():
         return vectorized(function, callee)
     if kind is functools.partial:
+        _note_partial(function)
         converted = callee(function.func)
         if converted is function.func:
             return function
         return functools.partial(converted, *function.args, **function.keywords)
+    if kind is BuiltinFunctionType and is_staging():
+        return noting(function, function)
     called = getattr(kind, "__call__", None)  # noqa: B004  # the function itself is wanted
     if type(called) is FunctionType and is_users_code(called.__code__):
         return MethodType(convert(called), function)
     return function
 
 
+def _note_partial(function: functools.partial[Any]) -> None:
+    """Takes down the arguments that a partial function holds."""
+    graph = outer_graph()
+    if graph is not None and graph.reads is not None:
+        for name in ("args", "keywords"):
+            graph.reads.note(function, name, ATTRIBUTE, getattr(function, name))
+
+
 def _class_callee(cls: Any) -> Any:
     """A class, or what makes an object of it with its `__init__` converted."""
-    replacement = BUILTINS.get(cls)
-    if replacement is not None:
-        return replacement if is_staging() else cls
+    replacement = BUILTINS.get(cls, cls)
+    if cls.__module__ == "builtins" or replacement is not cls:
+        return noting(cls, replacement) if is_staging() else cls
     initialize = cls.__init__
     if type(initialize) is not FunctionType or cls.__new__ is not object.__new__:
         return cls

@@ -18,6 +18,14 @@ from tapeline.compiler.frontend.convert.new_arrays import maker
 from tapeline.compiler.frontend.convert.reads import note_attribute
 from tapeline.compiler.frontend.convert.row_lists import LoopList, RowList, with_item
 from tapeline.compiler.frontend.convert.selections import selecting
+from tapeline.compiler.frontend.convert.special_methods import (
+    COMPARISON,
+    CONTEXT,
+    ITEMS,
+    ITERATION,
+    TRUTH,
+    note_use,
+)
 from tapeline.compiler.frontend.convert.state import (
     LOOPS,
     UNDEF,
@@ -63,13 +71,22 @@ class Operators:
     @staticmethod
     def table(holder: Any) -> Any:
         """`holder`, which is subscripted."""
-        return selecting(holder) if type(holder) is Tensor else subscripted(holder)
+        if type(holder) is Tensor:
+            return selecting(holder)
+        note_use(holder, ITEMS)
+        return subscripted(holder)
 
     @staticmethod
     def maker(function: Any) -> Any:
         """`function`, whose result goes to a variable that is written to."""
         found = maker(function)
         return callee(function) if found is function else found
+
+    @staticmethod
+    def entered(context: Any) -> Any:
+        """`context`, which a `with` enters."""
+        note_use(context, CONTEXT)
+        return context
 
     # ---- statements
 
@@ -84,6 +101,7 @@ class Operators:
         live: tuple[str, ...],
     ) -> None:
         """`if condition: then... else: other...`"""
+        note_use(condition, TRUTH)
         condition = decided(condition)
         if is_symbolic(condition):
             staging.choose_block(condition, then, other, State(names, get, set_, live=live))
@@ -137,6 +155,7 @@ class Operators:
         lists: tuple[Any, ...] | None = None,
     ) -> None:
         """`for ... in iterable: body...`; `test` says whether no flag has ended the loop."""
+        note_use(iterable, ITERATION)
         told = None if lists is None else ListsTold(*lists)
         state = State(names, get, set_, stops, live, appended, told)
         if in_pieces(test, body, iterable, state):
@@ -186,6 +205,7 @@ class Operators:
     def and_(value: Any, *rest: Callable[[], Any]) -> Any:
         """`value and ...`"""
         for position, following in enumerate(rest):
+            note_use(value, TRUTH)
             if is_symbolic(value):
                 return staging.choose(value, _rest_of(Operators.and_, rest[position:]), value, True)
             if not value:
@@ -197,6 +217,7 @@ class Operators:
     def or_(value: Any, *rest: Callable[[], Any]) -> Any:
         """`value or ...`"""
         for position, following in enumerate(rest):
+            note_use(value, TRUTH)
             if is_symbolic(value):
                 return staging.choose(value, value, _rest_of(Operators.or_, rest[position:]), True)
             if value:
@@ -211,6 +232,7 @@ class Operators:
         keeps: Callable[[Any], Any] | None = None,
     ) -> Any:
         """`[function(item) for item in iterable if keeps(item)]`"""
+        note_use(iterable, ITERATION)
         return comprehensions.collect(iterable, function, keeps)
 
     @staticmethod
@@ -221,11 +243,13 @@ class Operators:
     @staticmethod
     def not_(value: Any) -> Any:
         """`not value`"""
+        note_use(value, TRUTH)
         return truth.negate(value) if is_symbolic(value) else not value
 
     @staticmethod
     def choose(condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
         """`then if condition else other`"""
+        note_use(condition, TRUTH)
         condition = decided(condition)
         if is_symbolic(condition):
             return staging.choose(condition, then, other)
@@ -235,6 +259,8 @@ class Operators:
     def compare(names: tuple[str, ...], left: Any, *rest: Callable[[], Any]) -> Any:
         """`left < a < b ...`: each operand is computed once, and only while it can matter."""
         right = rest[0]()
+        for operand in (left, right):
+            note_use(operand, COMPARISON.get(names[0], ()))
         value = _COMPARISONS[names[0]](left, right)
         if len(rest) == 1:
             return value

@@ -6,9 +6,7 @@ taken at the first read, so that what the trace itself changes afterwards can be
 
 from __future__ import annotations
 
-import enum
 import weakref
-from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -17,101 +15,13 @@ import numpy as np
 from tapeline.compiler.frontend.convert.installed import is_installed
 from tapeline.compiler.frontend.convert.numpy_calls import JOINED
 from tapeline.compiler.frontend.convert.size_tables import GRIDS
+from tapeline.compiler.frontend.convert.snapshots import holds_containers, take_snapshot
 from tapeline.compiler.frontend.convert.state import UNDEF, outer_graph, read_cell
-from tapeline.runtime.open_numbers import OpenNumber
 from tapeline.runtime.tensor import Tensor
 
 ATTRIBUTE: Final = "attribute"
 GLOBAL: Final = "global"
 CELL: Final = "closure variable"
-
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_ITEMS = 64
-"""Containers of more items are told by identity and length alone."""
-_DEPTH = 4
-
-
-def _shown(value: Any) -> str:
-    return f"{type(value).__name__} at {id(value):#x}"
-
-
-class Identity:
-    """Stands for an object in a snapshot, without keeping it alive."""
-
-    __slots__ = ("ref", "shown")
-
-    def __init__(self, value: Any) -> None:
-        self.shown = _shown(value)
-        if type(value) is OpenNumber:
-            side = {1: " above 0", -1: " below 0"}.get(value.sign, "")
-            self.shown = f"any {value.kind.__name__}{side}"
-        try:
-            self.ref: Callable[[], Any] = weakref.ref(value)
-        except TypeError:
-            self.ref = lambda: value
-
-    def __repr__(self) -> str:
-        return self.shown
-
-
-def hold_weakly(leaf: Any) -> Any:
-    """An `Identity` in the place of an object that others own; data and tensors as they are."""
-    kind = type(leaf)
-    if kind in _PLAIN or kind is Tensor or isinstance(leaf, np.generic | np.dtype | enum.Enum):
-        return leaf
-    if kind is range or kind is slice or isinstance(leaf, type):
-        return leaf
-    return Identity(leaf)
-
-
-class Items(NamedTuple):
-    """A container in a snapshot: its type and what is in it."""
-
-    kind: type
-    items: tuple[Any, ...]
-
-
-class Sized(NamedTuple):
-    """A large container in a snapshot."""
-
-    identity: Identity
-    length: int
-
-
-def take_snapshot(value: Any, depth: int = _DEPTH) -> Any:
-    """What tells a value from another one at a later time."""
-    kind = type(value)
-    if kind in _PLAIN or isinstance(value, np.generic | enum.Enum):
-        return value
-    if kind is tuple or kind is list or kind is dict or kind is set or kind is frozenset:
-        if len(value) > _ITEMS or depth == 0:
-            return Sized(Identity(value), len(value))
-        flat = [part for pair in value.items() for part in pair] if kind is dict else list(value)
-        return Items(kind, tuple([take_snapshot(item, depth - 1) for item in flat]))
-    return Identity(value)
-
-
-def is_unchanged(value: Any, snapshot: Any) -> bool:
-    """Whether a value is still what the snapshot says."""
-    kind = type(snapshot)
-    if kind is Identity:
-        return value is snapshot.ref()
-    if kind is Items:
-        if type(value) is not snapshot.kind:
-            return False
-        flat = value
-        if snapshot.kind is dict:
-            flat = [part for pair in value.items() for part in pair]
-        return len(flat) == len(snapshot.items) and all(map(is_unchanged, flat, snapshot.items))
-    if kind is Sized:
-        return value is snapshot.identity.ref() and len(value) == snapshot.length
-    if value is snapshot:
-        return True
-    if type(value) is not kind:
-        return False
-    if isinstance(snapshot, float | complex | np.generic):
-        return repr(value) == repr(snapshot)  # tells -0.0 from 0.0, and lets NaN equal itself
-    return bool(value == snapshot)
 
 
 class Read(NamedTuple):
@@ -202,6 +112,7 @@ class Reads:
             cells.append(Read(cell, name, CELL, value, take_snapshot(value)))
         if self.functions:
             cells += _read_code(function)
+            cells += _read_defaults(function)
         self.functions.append((weakref.ref(function), cells))
 
     def note_code(self, function: FunctionType) -> None:
@@ -217,6 +128,17 @@ def _read_code(function: FunctionType) -> list[Read]:
     if is_installed(code.co_filename):
         return []
     return [Read(function, "__code__", ATTRIBUTE, code, take_snapshot(code))]
+
+
+def _read_defaults(function: FunctionType) -> list[Read]:
+    """The default values of a function that is called, where they may change inside."""
+    found = []
+    for name in ("__defaults__", "__kwdefaults__"):
+        value = getattr(function, name)
+        snapshot = take_snapshot(tuple(value.values()) if type(value) is dict else value)
+        if holds_containers(snapshot) and not is_installed(function.__code__.co_filename):
+            found.append(Read(function, name, ATTRIBUTE, value, take_snapshot(value)))
+    return found
 
 
 def is_worth_a_guard(value: Any) -> bool:

@@ -164,7 +164,8 @@ def is_symbolic(x: Any) -> bool:
 
 def decided(condition: Any) -> Any:
     """A condition as Python's bool, where the trace knows it; else as it is."""
-    symbol = getattr(condition, "_value", None)
+    is_tensor = hasattr(type(condition), "__tapeline_tensor__")
+    symbol = getattr(condition, "_value", None) if is_tensor else None
     if type(symbol) is not Symbol or symbol.shape or symbol.graph is not tracing_graph():
         return condition
     value = symbol.settled
