@@ -56,7 +56,9 @@ def _rule(
     specs = [(results[k].shape[1:], results[k].dtype) for k in targets]
 
     def gradient(*below: Tensor) -> list[Tensor]:
-        given = _apart(below[: len(inputs)])
+        # with histories of their own: what the function has from elsewhere, or at two places, is
+        # another source
+        given = [wrap(x._value) if x._node is None else identity(x) for x in below[: len(inputs)]]
         wanted = [given[k] for k in sources]
         with GradientTape() as tape:
             tape.watch(wanted)
@@ -94,19 +96,6 @@ def _run_mapped(level: Level, name: str, run: Outside, inputs: Sequence[Tensor])
         return [apply("stack", *column, attrs=(0,)) for column in zip(*found, strict=True)]
 
     return run_recorded(handler, name, run_each, inputs)
-
-
-def _apart(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors in cells of their own, each with a gradient of its own: one that is given twice
-    would get the sum at both places."""
-    met: set[int] = set()
-    found = []
-    for x in tensors:
-        is_again = x._node is not None and x._node.serial in met
-        if x._node is not None:
-            met.add(x._node.serial)
-        found.append(identity(x) if is_again else wrap(x._value, x._node))
-    return found
 
 
 def _differentiable(tensors: Sequence[Tensor]) -> list[int]:

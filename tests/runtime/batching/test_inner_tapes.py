@@ -114,6 +114,19 @@ def test_what_a_loop_is_given_at_two_places_has_a_gradient_at_each(starts: str) 
         np.testing.assert_allclose(way(v).numpy(), want, rtol=1e-12)
 
 
+def test_what_a_mapped_loop_reads_from_outside_is_no_part_of_an_example() -> None:
+    def total(x: Any) -> Any:
+        def one(v: Any) -> Any:
+            turn = lambda i, c: (i + 1, c * v + x[1])  # noqa: E731  # one expression
+            return tl.while_loop(lambda i, c: i < 2, turn, (0, v))[1]
+
+        return tl.sum(tl.vmap(tl.grad(one))(x))
+
+    x = tl.asarray([0.5, 0.9])
+    for way in (tl.grad(total), tl.function(tl.grad(total)), tl.grad(tl.function(total))):
+        np.testing.assert_allclose(way(x).numpy(), [3.0, 7.4], rtol=1e-12)
+
+
 def test_gradient_of_a_loop_in_two_maps() -> None:
     w, x = tl.asarray(W), tl.asarray(X)
     each = tl.vmap(tl.vmap(tl.grad(rows_loop), in_axes=(None, 0)), in_axes=(0, None))
