@@ -33,6 +33,8 @@ class Batched:
     """The value of a tensor inside of a `vmap`."""
 
     __slots__ = ("__weakref__", "dtype", "level", "mapped", "shape", "tensor", "weak")
+    is_view = False
+    """Nobody asks here whether NumPy would write through to another tensor."""
 
     def __init__(self, level: Level, tensor: Tensor, mapped: bool) -> None:
         self.level = level

@@ -363,3 +363,19 @@ def test_a_number_that_all_examples_share_is_a_number(mode: Wrapper) -> None:
     assert mode(halves)(x).tolist() == [3.0, 11.0]
     with pytest.raises(SymbolicTensorError, match="differs from example to example"):
         tl.vmap(lambda row: row[: int(row[0])])(x)
+
+
+def test_elements_and_parts_are_written_again_and_again() -> None:
+    def f(x: Any) -> Any:
+        y = tl.zeros((2, 3))
+        y[0] = x
+        y[1] = y[0] * 2.0
+        y[:, 0] += x[0]
+        row = y[1].copy()
+        row[1] *= 3.0
+        return y + row
+
+    x = tl.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    want = np.stack([f(one).numpy() for one in x])
+    for way in (tl.vmap(f), tl.function(tl.vmap(f)), tl.vmap(tl.function(f))):
+        np.testing.assert_array_equal(way(x).numpy(), want)
