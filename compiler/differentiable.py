@@ -303,10 +303,6 @@ class DifferentiableGraph:
 
     # ---- gradients from residuals: the fast way of a plain tape
 
-    def recorded_op(self, watched: Mask) -> Op:
-        """The op whose use a tape records when it watches the inputs at these positions."""
-        return self.recorded(watched).op
-
     def recorded(self, watched: Mask) -> Recorded:
         """What serves a call under a tape that watches the inputs at these positions."""
         found = self._pairs.get(watched)

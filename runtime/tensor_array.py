@@ -209,7 +209,7 @@ class TensorArray:
         if made._is_dense:
             made._rows = setitem(made._as_rows(self), place, element)
             return made
-        items = self._give_items(made, place, element)
+        items = self._give_items(made, place)
         items[place] = element
         return made
 
@@ -506,7 +506,7 @@ class TensorArray:
         self._items, self._newer = items[: self._count], None
         return self._items
 
-    def _give_items(self, made: TensorArray, place: int, element: Tensor) -> _Items:
+    def _give_items(self, made: TensorArray, place: int) -> _Items:
         """Hands the list of elements to a newer version, and keeps what will change at a place."""
         items = self._all_items()
         if place >= len(items):

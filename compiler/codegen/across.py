@@ -30,7 +30,7 @@ def turned_streams(nest: Nest, found: Schedule) -> list[int]:
     return [k for k, s in enumerate(streams) if s.strides[dims[0]] and s.strides[dims[1]]]
 
 
-def across(nest: Nest, found: Schedule, lanes: int) -> Schedule | None:
+def across(nest: Nest, found: Schedule) -> Schedule | None:
     """The schedule with rows in lanes, if that fits."""
     space, kept = found.space, found.space.dims(False)
     if len(space.dims(True)) != 1 or not kept:

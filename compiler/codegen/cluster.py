@@ -181,7 +181,7 @@ class ClusterBuilder:
             if self._try_join(candidate, node):
                 candidate.needs |= others
                 self._note_needs(candidate, others)
-                self._absorb(candidate, node, others)
+                self._absorb(candidate, others)
                 return True
         return False
 
@@ -208,9 +208,9 @@ class ClusterBuilder:
                 found.update(self.base(value) for value in self.graph.inputs[node])
         return found
 
-    def _absorb(self, into: Cluster, node: int, others: Iterable[int]) -> None:
-        """Merges further producers over the same space that feed only `into`, so that `node` reads
-        no memory."""
+    def _absorb(self, into: Cluster, others: Iterable[int]) -> None:
+        """Merges further producers over the same space that feed only `into`, whose new node then
+        reads no memory."""
         for number in sorted(others):
             other = self.clusters[number]
             if not other.is_fused or other.space != into.space:

@@ -529,15 +529,6 @@ class _Driver:
 
         fn.loop(0, count, tile.columns, panel)
 
-    def _height(self, rows: str) -> str:
-        """The lowest micro-kernel for so many rows; it must not be higher than c."""
-        fn, height = self.fn, self.step
-        for lower in reversed(self.tile.heights[1:-1]):
-            fits = fn.compare("sle", rows, lower)
-            possible = fn.compare("sle", lower, self.step)
-            height = fn.select(fn.value(f"and i1 {fits}, {possible}"), lower, height)
-        return height
-
     def _bytes(self, j: str, column: str) -> Value:
         return self.fn.mul(self.fn.add(j, column), self.tile.size)
 

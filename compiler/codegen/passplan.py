@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tapeline.compiler.codegen.nest import Nest, Step
-from tapeline.compiler.codegen.schedule import ARG_KINDS, Schedule
+from tapeline.compiler.codegen.schedule import Schedule
 
 HEAVY = 12
 """From so many instructions per vector on, a value is kept in memory instead of computed again."""
@@ -171,7 +171,7 @@ def plan_passes(nest: Nest, schedule: Schedule, cost: Cost) -> Plan:
     passes = [Pass(tuple(reduced.get(k, ())), tuple(stored.get(k, ())), ()) for k in range(count)]
     plan = Plan(nest, inner, tuple(passes), tuple(row_stores))
     plan = _delay_aliased(plan)
-    return _keep_heavy(plan, schedule, recompute_costs(nest, inner, cost), levels)
+    return _keep_heavy(plan, schedule, recompute_costs(nest, inner, cost))
 
 
 def _delay_aliased(plan: Plan) -> Plan:
@@ -203,7 +203,7 @@ def _uses(plan: Plan, costs: list[int]) -> Iterator[tuple[int, int, int]]:
             yield value, found[0], found[-1]
 
 
-def _keep_heavy(plan: Plan, schedule: Schedule, costs: list[int], levels: list[int]) -> Plan:
+def _keep_heavy(plan: Plan, schedule: Schedule, costs: list[int]) -> Plan:
     """Lets a heavy value wait for later passes in an output of its dtype, where there is one that
     is not final before."""
     nest = plan.nest
@@ -251,8 +251,3 @@ def _free_output(
             if fits and dense and moves and (final or (k >= last and k > first)):
                 return operand
     return None
-
-
-def has_positions(nest: Nest) -> bool:
-    """Whether some step yields a flattened position."""
-    return any(step.kind in ARG_KINDS for step in nest.steps)

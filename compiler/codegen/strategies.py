@@ -82,7 +82,7 @@ def choose(nest: Nest, found: Schedule, target: Target) -> Choice:
         narrow = min(lanes, LANES)
         if is_wide(nest, found) and len(plain.plan.passes) == 1:
             return _choice("sheet", nest, found, lanes, target)
-        turned = across(nest, found, narrow)
+        turned = across(nest, found)
         if turned is None or not (found.mode == "rows" or _is_strided(nest, found)):
             return plain
         return _choice("across", nest, turned, narrow, target)

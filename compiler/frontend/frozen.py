@@ -58,8 +58,3 @@ def freeze(call: Call, static: Collection[str], names: Sequence[str]) -> Call:
         for name, value in call.kwargs.items()
     }
     return call
-
-
-def thaw(leaf: Any) -> Any:
-    """What a `Frozen` stands for; other leaves as they are."""
-    return leaf.value if type(leaf) is Frozen else leaf

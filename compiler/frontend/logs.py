@@ -7,7 +7,6 @@ import sys
 
 VARIABLE = "TAPELINE_LOG"
 """Environment variable with the topics, separated by commas."""
-TOPICS = ("retrace", "compile", "kernels")
 
 _WANTED = frozenset(name.strip() for name in os.environ.get(VARIABLE, "").split(","))
 

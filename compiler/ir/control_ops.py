@@ -70,11 +70,6 @@ class LoopForm:
         and the count."""
         return 0 if self.length is None else 1
 
-    @property
-    def n_captures(self) -> int:
-        """How many inputs stay as they are."""
-        return len(self.body.placeholders) - self.n_state - self.n_xs
-
     def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """State, xs and captures among the inputs of the op."""
         rest = list(values[self.first :])

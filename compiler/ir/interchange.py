@@ -230,7 +230,7 @@ class _Reader:
         attrs: Attrs = tuple(
             [attr_from_document(value, sizes=self.sizes) for value in _a_list(node, "attrs")]
         )
-        op = self._find_op(node, position)
+        op = self._find_op(node)
         if op is PLACEHOLDER:
             if not isinstance(spec, TensorSpec) or len(attrs) != 1 or not isinstance(attrs[0], str):
                 raise GraphError("a placeholder has one spec and a name")
@@ -251,7 +251,7 @@ class _Reader:
                 f"{spec_text(spec)} is written"
             )
 
-    def _find_op(self, node: Document, position: int) -> Op:
+    def _find_op(self, node: Document) -> Op:
         name = node.get("op")
         if not isinstance(name, str):
             raise GraphError("a node must name its op")

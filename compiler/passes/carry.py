@@ -13,7 +13,6 @@ from typing import cast
 from tapeline.compiler.ir.control_ops import LoopForm, loop_form, remake
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.index_terms import CONSTANT_TERM, Terms, sum_terms
-from tapeline.compiler.ir.location import Location
 from tapeline.runtime.op import Attrs, Op, get_op
 
 
@@ -30,7 +29,7 @@ class _Found:
 
 
 def carry_elements(
-    target: Graph, op: Op, attrs: Attrs, inputs: Sequence[int], location: Location | None
+    target: Graph, op: Op, attrs: Attrs, inputs: Sequence[int]
 ) -> tuple[Op, Attrs, list[int], int]:
     """The loop with such numbers among its states, and how many they are."""
     if not attrs:

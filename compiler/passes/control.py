@@ -8,22 +8,23 @@ constant moves into the graphs, and of a loop that another one extends only the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from tapeline.compiler.ir.control_ops import is_cond, is_loop, loop_form, remake
+from tapeline.compiler.ir.control_ops import LoopForm, is_cond, is_loop, loop_form, remake
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.location import Location
 from tapeline.compiler.ir.structure_ops import PICK, PLACEHOLDER
 from tapeline.compiler.passes.base import PassResult, Rebuild
 from tapeline.compiler.passes.carry import carry_elements
 from tapeline.compiler.passes.elements import name_elements, work_on_elements
+from tapeline.compiler.passes.extended_loops import merge_extended
 from tapeline.compiler.passes.invariants import hoist_invariants
 from tapeline.compiler.passes.row_producers import sink_rows
 from tapeline.compiler.passes.shared_numbers import share_numbers
 from tapeline.compiler.passes.small_arrays import array_of, elements_of, split_graphs
-from tapeline.runtime.op import Attrs, Loop, Op, Trait
+from tapeline.runtime.op import Attrs, Op, Trait
 
 SMALL = 64
 """Constants of at most so many bytes move into the graphs."""
@@ -38,7 +39,7 @@ class Control:
 
     def run(self, graph: Graph, /) -> PassResult:
         """The graph with simpler choices and loops."""
-        graph = sink_rows(_merge(share_numbers(graph)))
+        graph = sink_rows(merge_extended(share_numbers(graph)))
         live, plans = _plan(graph)
         work = Rebuild(graph)
         for node in range(len(graph)):
@@ -84,7 +85,7 @@ def _added(
     if not is_loop(op):
         return target.picks(target.add(op, inputs, attrs, location), location)
     form = loop_form(op, attrs)
-    op, attrs, inputs, count = carry_elements(target, op, attrs, inputs, location)
+    op, attrs, inputs, count = carry_elements(target, op, attrs, inputs)
     parts = target.picks(target.add(op, inputs, attrs, location), location)
     end = form.first + form.n_state
     return (*parts[:end], *parts[end + count :])
@@ -225,20 +226,9 @@ class _Use:
             k - first: v - first if isinstance(v, int) else v
             for k, v in self.stand_in([first + k for k in captures]).items()
         }
-        tests = [] if form.test is None else [form.test]
         ys = [k for k in range(n, len(body.outputs)) if first + k in self.wanted]
-        moving = {k - first for k in self.wanted} & (set(range(n)) - {*still})
-        by_test = _test_inputs(form.test, n, form.n_xs)
-        moving |= {k for k in by_test if k < n and k not in still}
-        while True:
-            needed = _needed_inputs(body, [*moving, *ys]) | by_test
-            more = {k for k in needed if k < n and k not in still} | moving
-            if more == moving:
-                break
-            moving = more
-        if not moving and not ys and form.length is None:
-            moving = {k for k in range(n) if k not in still} or {0}
-            needed |= _needed_inputs(body, [*moving])
+        wanted = {k - first for k in self.wanted}
+        moving, needed = _moving_states(form, {*range(n)} - {*still}, wanted, ys)
         states = sorted(moving)
         for k in list(needed):
             stand_in = stand_ins.get(k)
@@ -247,20 +237,8 @@ class _Use:
         fixed = [k for k in captures if k in needed and k not in stand_ins and k not in moving]
         taken = [k for k in rows if k in needed]
         graphs = [_rebuilt(body, [*states, *taken, *fixed], stand_ins, [*states, *ys])]
-        for test in tests:
-            graphs.append(
-                _rebuilt(
-                    test,
-                    [_in_test(k, n, form.n_xs) for k in (*states, *fixed)],
-                    {
-                        _in_test(k, n, form.n_xs): _in_test(v, n, form.n_xs)
-                        if isinstance(v, int)
-                        else v
-                        for k, v in stand_ins.items()
-                    },
-                    [0],
-                )
-            )
+        if form.test is not None:
+            graphs.append(_rebuilt_test(form, [*states, *fixed], stand_ins))
         inputs = [first + k for k in (*states, *taken, *fixed)]
         attrs = self.attrs
         if form.length is not None:
@@ -273,6 +251,37 @@ class _Use:
             outputs[0] = 0
         passed = {first + k: first + k for k in still if first + k in self.wanted}
         return _Plan(graphs, inputs, attrs, outputs, passed)
+
+
+def _moving_states(
+    form: LoopForm, changing: set[int], wanted: set[int], ys: Sequence[int]
+) -> tuple[set[int], set[int]]:
+    """The states that a turn must give anew, of those that change at all, for the wanted ones and
+    the rows `ys`; and the inputs of the body that this needs."""
+    body = form.body
+    by_test = _test_inputs(form.test, form.n_state, form.n_xs)
+    moving = (wanted | by_test) & changing
+    while True:
+        needed = _needed_inputs(body, [*moving, *ys]) | by_test
+        more = (needed & changing) | moving
+        if more == moving:
+            break
+        moving = more
+    if not moving and not ys and form.length is None:
+        moving = changing or {0}
+        needed |= _needed_inputs(body, [*moving])
+    return moving, needed
+
+
+def _rebuilt_test(form: LoopForm, inputs: Sequence[int], stand_ins: Mapping[int, Any]) -> Graph:
+    """The test of a loop on these inputs of the body, with others in the place of some."""
+
+    def placed(k: Any) -> Any:
+        return _in_test(k, form.n_state, form.n_xs) if isinstance(k, int) else k
+
+    assert form.test is not None
+    changed = {placed(k): placed(v) for k, v in stand_ins.items()}
+    return _rebuilt(form.test, list(map(placed, inputs)), changed, [0])
 
 
 def _position(graph: Graph, node: int) -> int | None:
@@ -311,7 +320,7 @@ def _test_inputs(test: Graph | None, n_state: int, n_xs: int) -> set[int]:
 
 
 def _rebuilt(
-    graph: Graph, order: Sequence[int], stand_ins: dict[int, Any], outputs: Sequence[int]
+    graph: Graph, order: Sequence[int], stand_ins: Mapping[int, Any], outputs: Sequence[int]
 ) -> Graph:
     """The graph with the inputs at these positions, in this order, and these outputs."""
     made = Graph(graph.name)
@@ -333,75 +342,3 @@ def _rebuilt(
             values[node] = made.copy_node(graph, node, [values[i] for i in graph.inputs[node]])
     made.outputs = [values[graph.outputs[k]] for k in outputs]
     return made
-
-
-# --- loops that extend others ------------------------------------------------------------------
-
-
-def _merge(graph: Graph) -> Graph:
-    """One loop in the place of all that it extends, or that extend the same one alike."""
-    families: dict[Any, list[int]] = {}
-    for node, op in enumerate(graph.ops):
-        if is_loop(op):
-            families.setdefault(_family(graph, node), []).append(node)
-    chosen: dict[int, int] = {}
-    for members in families.values():
-        longest = max(members, key=lambda node: (_generation(graph.ops[node]), -node))
-        chosen.update(dict.fromkeys(members, longest))
-    if all(node == longest for node, longest in chosen.items()):
-        return graph
-    work = Rebuild(graph)
-    done: dict[int, tuple[int, ...]] = {}
-    for node, op in enumerate(graph.ops):
-        if node not in chosen:
-            work.keep(node)
-            continue
-        longest = chosen[node]
-        if longest not in done:
-            inputs = [_early(work, i) for i in graph.inputs[longest]]
-            made = work.target.copy_node(graph, longest, inputs)
-            done[longest] = work.target.picks(made, graph.locations[longest])
-        start = 1 if not _has_limit(op) and _has_limit(graph.ops[longest]) else 0
-        values = done[longest][start : start + (op.n_outputs or 1)]
-        work.replace(values[0] if op.n_outputs is None else values)
-    return work.finish().graph
-
-
-def _early(work: Rebuild, node: int) -> int:
-    """The new node for an input; a limit may be a constant that only comes later."""
-    if node < len(work.values):
-        return cast(int, work.values[node])
-    constant = work.source.constant_value(node)
-    assert constant is not None
-    return work.target.add_constant(constant)
-
-
-def _has_limit(op: Op) -> bool:
-    return bool(op.attr_names)
-
-
-def _extended(op: Op) -> Op | None:
-    assert isinstance(op.lowering, Loop)
-    found: Op | None = op.lowering.extends
-    return found
-
-
-def _family(graph: Graph, node: int) -> Any:
-    """What is equal for loops of which one extends another, on the same inputs."""
-    root = op = graph.ops[node]
-    while True:
-        before = _extended(root)
-        if before is None:
-            break
-        root = before
-    inputs = graph.inputs[node]
-    return root, inputs[1:] if _has_limit(op) and not _has_limit(root) else inputs
-
-
-def _generation(op: Op) -> int:
-    """How many loops the op extends, one extending the next."""
-    count = 0
-    before = _extended(op)
-    while before is not None:
-        count, before = count + 1, _extended(before)
-    return count

@@ -144,7 +144,7 @@ class CustomDerivative:
                 return self._pulled(held, result, args, dys)
             if STATE.active is None and STATE.handler is None:
                 return self._pulled(held, result, args, dys)
-            return self._with_both(args, kwargs, result, dys)
+            return self._with_both(args, kwargs, dys)
 
         return result, grad_fn
 
@@ -206,9 +206,7 @@ class CustomDerivative:
             pop_tape(tape)
         return imperative_grad(None, tape, targets, zeros, list(dys))
 
-    def _with_both(
-        self, args: Sequence[Any], kwargs: Any, result: Any, dys: Sequence[Any]
-    ) -> list[Any]:
+    def _with_both(self, args: Sequence[Any], kwargs: Any, dys: Sequence[Any]) -> list[Any]:
         """The gradients by the rule of reverse mode, which know the rule of forward mode: the
         derivative by the cotangents."""
         flat = [as_tensor(leaf) for leaf in nest.flatten(tuple(args))]

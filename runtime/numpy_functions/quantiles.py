@@ -45,9 +45,7 @@ def _joined(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return reshape(moved, (*[x.shape[k] for k in rest], -1))
 
 
-def _in_front(
-    found: Tensor, fractions: Any, axes: tuple[int, ...], ndim: int, keepdims: bool
-) -> Tensor:
+def _in_front(found: Tensor, fractions: Any, axes: tuple[int, ...], keepdims: bool) -> Tensor:
     """The axes of the fractions, which are the last, moved to the front."""
     count = fractions.ndim
     for k in range(count):
@@ -69,7 +67,7 @@ def _quantile(
         if method != "inverted_cdf":
             raise ArgumentError("np.quantile: weights need method='inverted_cdf'")
         found = _weighted(x, as_tensor(weights), axes, fractions)
-        return _in_front(found, fractions, axes, x.ndim, keepdims)
+        return _in_front(found, fractions, axes, keepdims)
     ordered = sort(_joined(x, axes))
     low, following, share = _places(ordered.shape[-1], fractions, method)
     share = cast_tensor(share, x.dtype)
@@ -80,7 +78,7 @@ def _quantile(
     for _ in range(fractions.ndim):
         broken = expand_dims(broken, -1)
     found = where(broken, math.nan, found)
-    return _in_front(found, fractions, axes, x.ndim, keepdims)
+    return _in_front(found, fractions, axes, keepdims)
 
 
 def _places(count: int, fractions: Any, method: str) -> tuple[Any, Any, Tensor]:
@@ -137,7 +135,7 @@ def _nanquantile(
     above = take_along_axis(ordered, minimum(low + 1, last), axis=-1)
     found = where(known > 0, below + (above - below) * share, math.nan)
     found = reshape(found, (*found.shape[:-1], *fractions.shape))
-    return _in_front(found, fractions, axes, x.ndim, keepdims)
+    return _in_front(found, fractions, axes, keepdims)
 
 
 def _percentile(a: Any, q: Any, *args: Any, **options: Any) -> Tensor:

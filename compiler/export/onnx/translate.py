@@ -136,7 +136,7 @@ class Translator:
         specs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...],
     ) -> Sequence[Value]:  # fmt: skip
         if is_cond(op):
-            return self._cond(op, target, given, specs, outputs)
+            return self._cond(op, target, given, outputs)
         if is_loop(op):
             form = loop_form(op, attrs)
             return _LoopTranslation(self, form, target, given, outputs).run()
@@ -179,9 +179,8 @@ class Translator:
         return self.graph(prepare(graph), use.graph, use.inputs)
 
     def _cond(
-        self, op: Op, target: OnnxGraph, given: tuple[Value, ...], specs: tuple[TensorSpec, ...],
-        outputs: tuple[TensorSpec, ...],
-    ) -> list[Value]:  # fmt: skip
+        self, op: Op, target: OnnxGraph, given: tuple[Value, ...], outputs: tuple[TensorSpec, ...]
+    ) -> list[Value]:
         branches = []
         for name, subgraph in zip(("then", "else"), op.subgraphs, strict=True):
             inner = OnnxGraph(target)

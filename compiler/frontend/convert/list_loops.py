@@ -106,7 +106,7 @@ def run_with_lists(
         loop = make()
         try:
             loop.trace()
-            _refuse_aliases(loop, lists, before)
+            _refuse_aliases(loop, lists)
             break
         except FormNeededError as needed:
             if needed.name not in lists:
@@ -153,7 +153,7 @@ def _with_loop_lists(
     return tuple(values)
 
 
-def _refuse_aliases(loop: Loop, lists: dict[str, Any], before: tuple[Any, ...]) -> None:
+def _refuse_aliases(loop: Loop, lists: dict[str, Any]) -> None:
     """A list that grows becomes another object, so nobody else may have it."""
     own = {id(items): name for name, items in lists.items()}
     for name, value in loop.around.variables:

@@ -32,70 +32,86 @@ from tapeline.runtime.tensor import Tensor, as_tensor
 _BOOL = np.dtype(np.bool_)
 
 
-def finish(loop: Loop) -> None:
-    """Adds the loop to the graph around, and gives everything its value after the loop."""
-    outputs: list[int] = []
-    initial: list[Tensor] = []
-    joined: list[Joined] = []
-    graph = loop.body_trace.graph
-    if loop.is_counted:
-        index = loop.body_inputs[0]
+class _States:
+    """The states of the node: what each is after a round, what it is before the first one, and how
+    it is held."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.outputs: list[int] = []
+        self.initial: list[Tensor] = []
+        self.joined: list[Joined] = []
+
+    def add(self, output: int, initial: Tensor, joined: Joined) -> None:
+        self.outputs.append(output)
+        self.initial.append(initial)
+        self.joined.append(joined)
+
+    def add_index(self) -> None:
+        """The number of the round."""
+        graph, index = self.loop.body_trace.graph, self.loop.body_inputs[0]
         one = graph.add_constant(np.array(1, INDEX))
-        outputs.append(graph.add(get_op("add"), (index, one)))
-        initial.append(as_tensor(0, INDEX))
-        joined.append(Joined(spec_of((), INDEX), int))
-    inputs = iter(loop.body_inputs[1 if loop.is_counted else 0 :])
-    for item in loop.carried:
-        after = loop.after.get(identity_of(item.place))
-        for k, wanted in enumerate(item.wanted):
-            if type(wanted) is not Joined:
-                continue
-            same = next(inputs)
-            if after is None:
-                outputs.append(same)
-            else:
-                outputs.append(node_of(loop.body_trace, after.leaves[k], wanted))
-                loop.check_independence(item, same, outputs[-1])
-            initial.append(initial_tensor(item.initial[k], wanted))
-            joined.append(wanted)
-    risky = overflowing(loop)
-    if risky:
-        place = len(initial)
-        for traced, inputs_of in (
+        following = graph.add(get_op("add"), (index, one))
+        self.add(following, as_tensor(0, INDEX), Joined(spec_of((), INDEX), int))
+
+    def add_carried(self) -> None:
+        """What the program carries from round to round."""
+        loop = self.loop
+        inputs = iter(loop.body_inputs[1 if loop.is_counted else 0 :])
+        for item in loop.carried:
+            after = loop.after.get(identity_of(item.place))
+            for k, wanted in enumerate(item.wanted):
+                if type(wanted) is not Joined:
+                    continue
+                same = output = next(inputs)
+                if after is not None:
+                    output = node_of(loop.body_trace, after.leaves[k], wanted)
+                    loop.check_independence(item, same, output)
+                self.add(output, initial_tensor(item.initial[k], wanted), wanted)
+
+    def add_fit(self, risky: Any) -> None:
+        """Whether ints of Python's have fitted their 64 bits so far."""
+        loop, place = self.loop, len(self.initial)
+        for traced, inputs in (
             (loop.body_trace, loop.body_inputs),
             (loop.test_trace, loop.test_inputs),
         ):
-            inputs_of.insert(place, traced.graph.add_placeholder(spec_of((), _BOOL), "fits"))
-        outputs.append(add_check(graph, loop.body_inputs[place], risky))
-        initial.append(as_tensor(True))
-        joined.append(Joined(spec_of((), _BOOL), None))
-    placeholders = loop.test_inputs, loop.body_inputs
-    if not outputs and not loop.body_trace.grown:
+            inputs.insert(place, traced.graph.add_placeholder(spec_of((), _BOOL), "fits"))
+        check = add_check(loop.body_trace.graph, loop.body_inputs[place], risky)
+        self.add(check, as_tensor(True), Joined(spec_of((), _BOOL), None))
+
+
+def finish(loop: Loop) -> None:
+    """Adds the loop to the graph around, and gives everything its value after the loop."""
+    states = _States(loop)
+    if loop.is_counted:
+        states.add_index()
+    states.add_carried()
+    risky = overflowing(loop)
+    if risky:
+        states.add_fit(risky)
+    if not states.outputs and not loop.body_trace.grown:
         raise TracingError(f"{loop.what} depends on a tensor that no round changes")
     growths = take_growth(loop.body_trace)
     rows = [node for growth in growths for node in growth.nodes]
     results = apply_while(
         loop.test_trace,
         loop.body_trace,
-        placeholders,
+        (loop.test_inputs, loop.body_inputs),
         loop.condition,
-        [*outputs, *rows],
-        initial,
+        [*states.outputs, *rows],
+        states.initial,
         _shape(loop),
     )
-    stacked = results[len(outputs) :]
-    del results[len(outputs) :]
+    count = len(states.outputs)
+    stacked = results[count:]
+    del results[count:]
     if risky:
         _check_fit(loop, results.pop())
-        joined.pop()
     if loop.needs_round:
         _check_round(loop, results[0] > 0 if loop.is_counted else loop.first_condition)
-    tensors = iter(
-        [mark_weak(t, w.weak) for t, w in zip(results, joined, strict=True)][
-            1 if loop.is_counted else 0 :
-        ]
-    )
-    _put_results(loop, tensors)
+    marked = [mark_weak(t, w.weak) for t, w in zip(results, states.joined, strict=False)]
+    _put_results(loop, iter(marked[1 if loop.is_counted else 0 :]))
     for growth in growths:
         assert loop.limit is not None
         growth.extend(stacked[: len(growth.nodes)], loop.limit, loop.state, loop.what)
