@@ -125,7 +125,7 @@ def test_json_keeps_checks_with_their_messages() -> None:
 
 def test_json_names_no_exceptions_but_those_of_python() -> None:
     for name in ("system", "print", "SystemExit", "KeyboardInterrupt", "__import__"):
-        with pytest.raises(GraphError, match="is no exception that Python has"):
+        with pytest.raises(GraphError, match="is no exception that Python or Tapeline has"):
             attr_from_document({"error": [name, []]})
     assert attr_from_document({"error_type": ["ValueError", []]}) is ValueError
 
