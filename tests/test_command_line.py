@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tapeline as tl
-from tapeline.__main__ import FAILED, MISUSED, OK, main
+from tapeline.__main__ import FAILED, MISUSED, OK, main, print_plain
 
 
 @pytest.fixture
@@ -59,6 +59,49 @@ def test_run_names_an_input_that_does_not_exist(
 ) -> None:
     assert main(["run", file, "--input", "y=1.0"]) == MISUSED
     assert "there is no input 'y'; the function takes x, factor" in capsys.readouterr().err
+
+
+def test_run_says_what_it_wrote(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "x.npy", np.array([1.0, 2.0]))
+    arguments = ["--input", f"x={tmp_path / 'x.npy'}"]
+    assert main(["run", file, *arguments, "--output", str(tmp_path / "out"), "--json"]) == OK
+    assert list(json.loads(capsys.readouterr().out)["written"]) == [str(tmp_path / "out.npz")]
+    assert (tmp_path / "out.npz").exists()
+
+
+def test_a_folder_that_is_not_there_is_named(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", file, "--svg", str(tmp_path / "none" / "a.svg")]) == FAILED
+    said = " ".join(capsys.readouterr().err.split())
+    assert said == f"tapeline export: there is no folder {tmp_path / 'none'}"
+
+
+@pytest.mark.parametrize("arguments", [["inspect", "--json"], ["nope", "--json"], ["--json"]])
+def test_misuse_is_json_as_well(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == MISUSED
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["exit code"] == MISUSED
+    assert printed.err.startswith("usage: tapeline")
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == OK
+    assert capsys.readouterr().out == f"tapeline {tl.__version__}\n"
+
+
+def test_long_lines_fit_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    print_plain({"features": "avx2, " * 40, "traces": [{"for": "x"}]})
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[-2:] == ["trace 0:", "  for: x"]
 
 
 def test_export_writes_every_form(file: str, tmp_path: Path) -> None:
@@ -207,5 +250,5 @@ def test_functions_that_run_in_stages_are_shown_drawn_and_measured(
     assert main(["bench", file, "--seconds", "0.01", "--json"]) == OK
     (trace,) = json.loads(capsys.readouterr().out)["traces"]
     assert trace["call_seconds"] > 0
-    assert main(["export", file, "--onnx", str(tmp_path / "x.onnx")]) == FAILED
+    assert main(["export", file, "--aot", str(tmp_path / "aot")]) == FAILED
     assert "depends on values" in capsys.readouterr().err

@@ -74,7 +74,7 @@ class KernelTime:
         if self.kernel.kind in ("NumPy call", "control"):
             return self.kernel.kind
         if self.kernel.kind == "product":
-            return f"{100 * self.flops / machine.flops:.0f}% of arithmetic speed"
+            return f"{min(100 * self.flops / machine.flops, 100):.0f}% of arithmetic speed"
         moving = self.bandwidth / machine.bandwidth
         if self.kernel.nbytes < CACHED_BYTES and moving > 1:
             return f"{moving:.1f}x memory speed (cache)"

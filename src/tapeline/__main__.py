@@ -8,9 +8,10 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
-from tapeline import _commands
+from tapeline import __version__, _commands
 from tapeline.runtime.errors import TapelineError
 
 OK, FAILED, MISUSED = 0, 1, 2
@@ -26,14 +27,30 @@ EPILOG = """examples:
 exit codes: 0 done, 1 the work failed, 2 the command was wrong"""
 
 
+class _Misuse(Exception):
+    """A command line that means nothing."""
+
+    def __init__(self, message: str, usage: str) -> None:
+        super().__init__(message)
+        self.usage = usage
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises where argparse would end the process, so that `--json` serves these errors too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _Misuse(f"{self.prog}: {message}", self.format_usage())
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         "tapeline",
         description="Look at, run, measure and convert functions that tl.export.save wrote.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"tapeline {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], Any], text: str) -> Any:
@@ -115,39 +132,56 @@ def print_plain(report: Any, indent: int = 0) -> None:
             print_plain(value, indent + 2)
         elif isinstance(value, list):
             for number, one in enumerate(value):
-                print(f"{pad}{name} {number}:")
+                print(f"{pad}{name.removesuffix('s')} {number}:")
                 print_plain(one, indent + 2)
         elif "\n" in str(value):
             print(f"{pad}{name}:")
             print("\n".join(f"{pad}  {line}" for line in str(value).splitlines()))
         else:
-            print(f"{pad}{name}: {value}")
+            print(_wrapped(f"{pad}{name}: {value}"))
+
+
+def _width() -> int:
+    return max(40, min(100, shutil.get_terminal_size().columns))
+
+
+def _wrapped(line: str) -> str:
+    """A line, or as many as it needs to fit the terminal; words stay whole."""
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(
+        line, _width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _fail(options: argparse.Namespace, message: str, code: int) -> int:
     """Tells what went wrong, on lines that fit the terminal; with `--json` to programs as well."""
-    width = max(40, min(100, shutil.get_terminal_size().columns))
     for line in message.splitlines():
-        indent = " " * (len(line) - len(line.lstrip()))
-        print(
-            textwrap.fill(line, width, subsequent_indent=indent + "  ", break_long_words=False,
-                          break_on_hyphens=False),
-            file=sys.stderr,
-        )  # fmt: skip
+        print(_wrapped(line), file=sys.stderr)
     if options.json:
         print(json.dumps({"error": message, "exit code": code}, indent=2))
     return code
 
 
+def _missing(error: FileNotFoundError) -> str:
+    """What is not there: a file, or the folder that it should be written to."""
+    folder = Path(error.filename).parent
+    return f"no file {error.filename}" if folder.is_dir() else f"there is no folder {folder}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code."""
-    options = build_parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        options = build_parser().parse_args(given)
+    except _Misuse as error:
+        print(error.usage, end="", file=sys.stderr)
+        return _fail(argparse.Namespace(json="--json" in given), str(error), MISUSED)
     try:
         report = options.run(options)
     except SystemExit as error:
         return _fail(options, str(error), MISUSED)
     except FileNotFoundError as error:
-        return _fail(options, f"tapeline {options.command}: no file {error.filename}", FAILED)
+        return _fail(options, f"tapeline {options.command}: {_missing(error)}", FAILED)
     except (TapelineError, OSError, ValueError, ImportError) as error:
         return _fail(options, f"tapeline {options.command}: {error}", FAILED)
     except KeyboardInterrupt:

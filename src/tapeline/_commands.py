@@ -84,9 +84,11 @@ def run_file(options: argparse.Namespace) -> Report:
     say(f"running {function.__name__}")
     result = function(**given)
     leaves = [leaf.numpy() for leaf in nest.flatten(result) if type(leaf) is Tensor]
+    report: Report = {"function": function.__name__}
     if options.output:
         np.savez(options.output, *leaves)
-    report: Report = {"function": function.__name__}
+        path = options.output if options.output.endswith(".npz") else f"{options.output}.npz"
+        report["written"] = {path: f"{os.path.getsize(path)} bytes"}
     if options.json:
         return report | {"results": list(map(_described, leaves))}
     shown = {f"result {k}": np.array2string(leaf, threshold=20) for k, leaf in enumerate(leaves)}

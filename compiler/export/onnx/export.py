@@ -27,7 +27,6 @@ from tapeline.compiler.export.onnx.model import (
     save_model,
 )
 from tapeline.compiler.export.onnx.translate import Translator, fixing_conditions, prepare
-from tapeline.compiler.export.signature import check_sizes
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.open_function import OpenFunction
 from tapeline.runtime.errors import DTypeError, ExportError
@@ -67,7 +66,6 @@ def export_onnx(
     concrete: ConcreteFunction, path: str | os.PathLike[str], gradient: bool = False
 ) -> OnnxModel:
     """See `tapeline.export.onnx`."""
-    check_sizes("onnx", concrete)
     builder = _Builder(concrete)
     model = builder.gradient() if gradient else builder.forward()
     save_model(model, os.fspath(path))
@@ -90,7 +88,7 @@ class _Builder:
         self.variables: list[tuple[Ref, TensorSpec]] = []
         self.problems: list[str] = []
         self.names: list[str] = []
-        self.sizes = concrete.sizes if isinstance(concrete, OpenFunction) else None
+        self.sizes = _sizes_of(concrete)
 
     def shown(self, spec: TensorSpec) -> TensorSpec:
         """The spec with a number for each size of which only one fits."""
@@ -160,7 +158,7 @@ class _Builder:
         for node in graph.placeholders[:count]:
             given.append(self._input(str(graph.attrs[node][0]), graph.spec(node)))
         if isinstance(self.concrete, OpenFunction):
-            for (number, axis), *_ in self.concrete.places:
+            for k, ((number, axis), *_) in enumerate(self.concrete.places):
                 size = self.onnx.add(
                     "Shape",
                     self.inputs[number][0],
@@ -169,7 +167,7 @@ class _Builder:
                     end=axis + 1,
                     wish="size",
                 )
-                self.onnx.shared.symbols.append(size)
+                self.onnx.shared.symbols[f"n{k}"] = size
         for node, source, is_variable in self.concrete.hidden_sources():
             name = str((source.name if is_variable else None) or graph.attrs[node][0])
             held = self._initializer(name, source)
@@ -215,6 +213,13 @@ class _Builder:
         text = f"{self.concrete.name}, written by Tapeline"
         inputs = [*self.inputs, *self.variables]
         return self.onnx.model(self.concrete.name, inputs, self.outputs, text)
+
+
+def _sizes_of(concrete: ConcreteFunction) -> Sizes | None:
+    """The sizes that a trace leaves open: those of its arguments, and those that values tell."""
+    if isinstance(concrete, OpenFunction):
+        return concrete.sizes
+    return None if concrete.staged is None else concrete.staged.sizes
 
 
 @contextlib.contextmanager

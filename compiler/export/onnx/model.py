@@ -45,6 +45,7 @@ _TYPES = {
     "uint32": TensorProto.UINT32,
     "uint64": TensorProto.UINT64,
     "float16": TensorProto.FLOAT16,
+    "bfloat16": TensorProto.BFLOAT16,
     "float32": TensorProto.FLOAT,
     "float64": TensorProto.DOUBLE,
 }
@@ -88,8 +89,8 @@ class _Shared:
         self.initializers: list[Any] = []
         self.notes: list[str] = []
         self.outermost: OnnxGraph | None = None
-        self.symbols: list[Ref] = []
-        """Vectors of one element with the open sizes of the model."""
+        self.symbols: dict[str, Ref] = {}
+        """Vectors of one element with the open sizes of the model, by name."""
         self.sizes: dict[Any, Ref] = {}
 
 
@@ -146,7 +147,7 @@ class OnnxGraph:
         if found is None:
             outermost = self.shared.outermost
             assert outermost is not None
-            names = {f"n{k}": _Size(outermost, ref) for k, ref in enumerate(self.shared.symbols)}
+            names = {name: _Size(outermost, ref) for name, ref in self.shared.symbols.items()}
             computed = eval(source_of(dim), {}, names)
             found = self.shared.sizes[dim] = computed.ref
         return found

@@ -20,6 +20,7 @@ from tapeline.compiler.export.onnx.scalar import INT32, computing_dtype
 from tapeline.compiler.export.onnx.views import VIEWS
 from tapeline.runtime.op import get_op
 from tapeline.runtime.ops.pointwise import apply
+from tapeline.runtime.spec import Shape
 from tapeline.runtime.tensor import Tensor
 
 FLOAT32 = np.dtype(np.float32)
@@ -125,9 +126,9 @@ def _cumulative(kind: str) -> NamedRule:
     return rule
 
 
-def _order(use: Use, keys: Ref, axis: int, largest: bool) -> Ref:
+def _order(use: Use, keys: Ref, extent: int, axis: int, largest: bool) -> Ref:
     """Where the elements would be taken from to stand in order; equal ones keep theirs."""
-    count = use.graph.ints([use.shape_of(0)[axis]])
+    count = use.graph.ints([extent])
     wide = computing_dtype(keys.dtype)
     shifted = use.graph.cast(keys, wide)
     if keys.dtype == np.uint64:
@@ -139,19 +140,26 @@ def _order(use: Use, keys: Ref, axis: int, largest: bool) -> Ref:
 
 
 def _argsort(use: Use) -> Ref:
-    """NaN counts as largest: numbers are ordered first, then NaN moved to the end."""
-    if not use.specs[0].size or not use.shape:
-        return use.graph.constant(np.zeros(use.shape, np.int64))
     axis, descending = cast("tuple[int, bool]", use.attrs)
-    x = use.inputs[0]
+    return argsort(use, use.inputs[0], use.shape_of(0), axis, descending)
+
+
+def argsort(use: Use, x: Ref, shape: Shape, axis: int, descending: bool = False) -> Ref:
+    """Where the elements of x would be taken from to stand in order. NaN counts as largest: numbers
+    are ordered first, then NaN moved to the end."""
+    if not math.prod(shape) or not shape:
+        return use.graph.constant(np.zeros(shape, np.int64))
+    extent = shape[axis]
     if x.dtype.kind != "f":
-        return _order(use, x, axis, descending)
+        return _order(use, x, extent, axis, descending)
     graph, scalars = use.graph, use.scalars
     is_number = scalars.compare("eq", x, x)
-    order = _order(use, scalars.select(is_number, x, scalars.const(0, x)), axis, descending)
+    order = _order(use, scalars.select(is_number, x, scalars.const(0, x)), extent, axis, descending)
     invalid = graph.cast(scalars.bit_not(is_number), INT32)
     moved = graph.add("GatherElements", invalid, order, axis=axis)
-    return graph.add("GatherElements", order, _order(use, moved, axis, descending), axis=axis)
+    return graph.add(
+        "GatherElements", order, _order(use, moved, extent, axis, descending), axis=axis
+    )
 
 
 def _sort(use: Use) -> Ref:

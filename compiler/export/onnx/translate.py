@@ -23,6 +23,7 @@ from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref, is_open
 from tapeline.compiler.export.onnx.named import NAMED, TRACED
 from tapeline.compiler.export.onnx.rules import Use, translate
 from tapeline.compiler.export.onnx.scalar import BOOL
+from tapeline.compiler.export.onnx.value_sizes import translate_sized
 from tapeline.compiler.frontend.replay import trace_into
 from tapeline.compiler.frontend.specialize import has_open_sizes
 from tapeline.compiler.ir.control_ops import LoopForm, is_cond, is_loop, loop_form
@@ -147,6 +148,8 @@ class Translator:
             return self._expanded(use, TRANSFORMS[op.name])
         if is_complex((*specs, *outputs)):
             return self._complex(use)
+        if op.has(Trait.SIZED):
+            return list(translate_sized(use))
         rule = NAMED.get(op.name)
         found = None if rule is None else rule(use)
         if found is not None:

@@ -488,6 +488,22 @@ def test_what_has_no_native_form_is_named_with_its_line(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("kind", ["mask", "nonzero", "unique", "repeat"])
+def test_sizes_that_depend_on_values_are_refused_with_their_line(kind: str, tmp_path: Path) -> None:
+    def sized(x: Tensor, counts: Tensor) -> Any:
+        return {
+            "mask": lambda: x[x > 0],
+            "nonzero": lambda: tl.nonzero(x)[0],
+            "unique": lambda: tl.unique_values(x),
+            "repeat": lambda: tl.repeat(x, counts),
+        }[kind]()
+
+    given = (tl.asarray([1.0, -1.0, 2.0]), tl.asarray([2, 0, 1]))
+    with pytest.raises(ExportError, match=r"at .*test_aot\.py:\d+ gives depends on values"):
+        tl.export.aot(tl.function(sized), tmp_path / "out", given)
+    assert not (tmp_path / "out").exists()
+
+
 def test_unknown_targets_and_bad_names_are_refused(network: Any, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="no target 'pdp11'; there are 'host', 'x86-64'"):
         tl.export.aot(network[0], tmp_path, SIGNATURE, targets=["pdp11"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +13,8 @@ import pytest
 
 import tapeline as tl
 
+_BFLOAT16 = 16
+"""Its number in ONNX."""
 NEEDS_ONNX = "onnx and onnxruntime are not installed; they are in the extra 'test'"
 
 
@@ -24,8 +28,25 @@ def run_model(path: str | os.PathLike[str], feeds: dict[str, Any]) -> dict[str, 
     names = [one.name for one in session.get_outputs()]
     known = {one.name for one in session.get_inputs()}
     known |= {one.name for one in session.get_overridable_initializers()}
-    given = {k: np.array(stacked(v), order="C") for k, v in feeds.items() if k in known}
-    return dict(zip(names, session.run(None, given), strict=True))
+    given = {k: _ort_value(np.array(stacked(v), order="C")) for k, v in feeds.items() if k in known}
+    found = session.run_with_ort_values(None, given)
+    return dict(zip(names, map(_array, found), strict=True))
+
+
+def _ort_value(value: Any) -> Any:
+    """What ONNX Runtime takes; bfloat16, which NumPy does not have, by its bits."""
+    make = pytest.importorskip("onnxruntime", reason=NEEDS_ONNX).OrtValue
+    if value.dtype.name != "bfloat16":
+        return make.ortvalue_from_numpy(value)
+    return make.ortvalue_from_numpy_with_onnx_type(value.view(np.uint16), _BFLOAT16)
+
+
+def _array(value: Any) -> Any:
+    if value.element_type() != _BFLOAT16:
+        return value.numpy()
+    shape = value.shape()
+    content = ctypes.string_at(value.data_ptr(), 2 * math.prod(shape))
+    return np.frombuffer(content, "bfloat16").reshape(shape)
 
 
 def stacked(value: Any) -> Any:

@@ -227,25 +227,6 @@ def test_what_cannot_be_exported_is_named_all_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "m.onnx").exists()
 
 
-@pytest.mark.parametrize("kind", ["mask", "nonzero", "unique", "repeat"])
-@pytest.mark.parametrize("export", [tl.export.onnx, tl.export.aot])
-def test_sizes_that_depend_on_values_are_refused_with_their_line(
-    kind: str, export: Any, tmp_path: Path
-) -> None:
-    def sized(x: Tensor, counts: Tensor) -> Any:
-        return {
-            "mask": lambda: x[x > 0],
-            "nonzero": lambda: tl.nonzero(x)[0],
-            "unique": lambda: tl.unique_values(x),
-            "repeat": lambda: tl.repeat(x, counts),
-        }[kind]()
-
-    given = (tl.asarray([1.0, -1.0, 2.0]), tl.asarray([2, 0, 1]))
-    with pytest.raises(ExportError, match=r"at .*test_models\.py:\d+ gives depends on values"):
-        export(tl.function(sized), tmp_path / "out", given)
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_function_without_a_trace_needs_a_signature(tmp_path: Path) -> None:
     function = tl.function(lambda x: x)
     with pytest.raises(ArgumentError, match=r"no trace; pass signature="):
