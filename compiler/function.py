@@ -90,9 +90,12 @@ class Function(NativeCallable, Generic[P, R]):
                 f"function: expected a function, got {type(python_function).__name__} "
                 f"{python_function!r}"
             )
-        if inspect.iscoroutinefunction(python_function) or inspect.isgeneratorfunction(
-            python_function
-        ):
+        asked = (
+            inspect.iscoroutinefunction,
+            inspect.isgeneratorfunction,
+            inspect.isasyncgenfunction,
+        )
+        if any(suspends(python_function) for suspends in asked):
             raise SuspendingFunctionError(
                 f"function: {python_function!r} is a coroutine or a generator; a trace runs a "
                 "function once, from start to end: use a plain function"

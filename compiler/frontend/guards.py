@@ -174,6 +174,8 @@ def show(snapshot: Any) -> str:
     """What a person is shown of a snapshot."""
     if type(snapshot) is Items:
         return _cut(f"{snapshot.kind.__name__} of {len(snapshot.items)}: {list(snapshot.items)}")
+    if snapshot is UNDEF:
+        return "missing"
     if type(snapshot) is Sized:
         return f"{snapshot.identity} of {snapshot.length} items"
     return _cut(repr(snapshot))
@@ -185,7 +187,7 @@ def _cut(text: str) -> str:
 
 def _generate(guards: list[Guard], inherited: list[Guards]) -> Callable[[], bool]:
     """Straight-line tests; each holder is fetched once."""
-    scope: dict[str, Any] = {"same": is_unchanged}
+    scope: dict[str, Any] = {"same": is_unchanged, "U": UNDEF}
     tests: list[str] = []
     of_objects: dict[int, list[str]] = {}
     for k, guard in enumerate(guards):
@@ -197,7 +199,12 @@ def _generate(guards: list[Guard], inherited: list[Guards]) -> Callable[[], bool
         else:
             scope[place] = holder
             value = f"{place}[{guard.name!r}]" if guard.kind == GLOBAL else f"{place}.cell_contents"
-        if type(guard.snapshot) is Identity:
+        if guard.snapshot is UNDEF:
+            value = f"getattr(o, {guard.name!r}, U)"
+            if guard.kind == GLOBAL:
+                value = f"{place}.get({guard.name!r}, U)"
+            test = f"{value} is U"
+        elif type(guard.snapshot) is Identity:
             scope[f"s{k}"] = guard.snapshot.ref
             test = f"{value} is s{k}()"
         else:
@@ -244,7 +251,7 @@ def _word(address: int) -> int:
 
 def _is_told_by_identity(snapshot: Any) -> bool:
     """Whether the same object at a place is the same value."""
-    return not isinstance(snapshot, tuple)  # containers change inside
+    return not isinstance(snapshot, tuple) and snapshot is not UNDEF  # containers change inside
 
 
 def _cell_words(cell: CellType) -> list[Word] | None:

@@ -447,6 +447,10 @@ def _static_key(value: Any, kind: type) -> Hashable:
             f"a {kind.__name__} (weakref) cannot be an argument: what it refers to may be gone at "
             "the next call; pass the object itself"
         )
+    if kind is slice:
+        return tuple(
+            [(type(x), _static_key(x, type(x))) for x in (value.start, value.stop, value.step)]
+        )
     if getattr(kind, "__hash__", None) is None:
         raise ArgumentTypeError(
             f"a value of type {kind.__name__} cannot be told from another one: it has no hash; "

@@ -99,6 +99,16 @@ def test_the_order_of_a_dict_does_not_matter_to_those_who_do_not_ask() -> None:
     assert difference.trace_count == 3
 
 
+def test_slices_are_told_by_their_bounds() -> None:
+    f = tl.function(lambda x, part: x[part])
+    x = tl.asarray([1.0, 2.0, 3.0, 4.0])
+    for _ in range(3):
+        assert f(x, slice(1, 3)).tolist() == [2.0, 3.0]
+        assert f(x, slice(None, None, 2)).tolist() == [1.0, 3.0]
+        assert f(x, (slice(2, None),)).tolist() == [3.0, 4.0]
+    assert f.trace_count == 3
+
+
 def test_results_keep_the_order_of_each_call() -> None:
     @tl.function
     def doubled(d: Any, **more: Any) -> Any:

@@ -291,6 +291,14 @@ def _getattr(holder: Any, name: Any, *default: Any) -> Any:
         return default[0]
 
 
+def _hasattr(holder: Any, name: Any) -> bool:
+    try:
+        note_attribute(holder, name)
+    except AttributeError:
+        return False
+    return True
+
+
 def _vars(holder: Any) -> Any:
     return note_attribute(holder, "__dict__")
 
@@ -324,6 +332,7 @@ BUILTINS: dict[Any, Any] = {
     joining.stack: _stack,
     builtins.range: _range,
     builtins.getattr: _getattr,
+    builtins.hasattr: _hasattr,
     builtins.vars: _vars,
     builtins.len: _len,
     builtins.enumerate: _enumerate,

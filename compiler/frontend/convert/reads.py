@@ -6,6 +6,7 @@ taken at the first read, so that what the trace itself changes afterwards can be
 
 from __future__ import annotations
 
+import builtins
 import weakref
 from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
@@ -73,6 +74,10 @@ class Reads:
         if key not in self.places and is_worth_a_guard(value):
             self.places[key] = Read(holder, name, kind, value, take_snapshot(value))
 
+    def note_absent(self, holder: Any, name: str, kind: str) -> None:
+        """Takes down that there is nothing at a place."""
+        self.places.setdefault((id(holder), name), Read(holder, name, kind, UNDEF, UNDEF))
+
     def forget(self, value: Any) -> None:
         """Drops the one place that holds this very value. Where several do, all are kept."""
         if value is None or isinstance(value, bool):
@@ -94,6 +99,8 @@ class Reads:
             value = scope.get(name, UNDEF)
             if value is not UNDEF:
                 self.note(scope, name, GLOBAL, value)
+            elif not hasattr(builtins, name):
+                self.note_absent(scope, name, GLOBAL)
 
     def note_function(self, function: FunctionType, names: tuple[str, ...]) -> None:
         """Takes down the globals, the closure and the code of a function that runs; not the code
@@ -166,7 +173,12 @@ def note_attribute(holder: Any, name: str) -> Any:
         from tapeline.compiler.frontend.convert.calls import callee
 
         return callee(member.fget)(holder)
-    value = getattr(holder, name)
+    try:
+        value = getattr(holder, name)
+    except AttributeError:
+        if kind is not ModuleType and kind.__module__ not in ("builtins", "numpy"):
+            graph.reads.note_absent(holder, name, ATTRIBUTE)
+        raise
     if holder is np:
         return JOINED.get(id(value)) or GRIDS.get(id(value), value)
     if kind is not ModuleType or not is_installed(getattr(holder, "__file__", None) or ""):

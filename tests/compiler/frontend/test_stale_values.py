@@ -209,3 +209,56 @@ def test_what_is_new_at_each_read_is_not_watched() -> None:
         weights.w.assign(k)
         assert function(tl.asarray(1.0)).item() == 2 * k
     assert function.trace_count == 1
+
+
+def missing_attribute(x: Any, holder: Any) -> Any:
+    try:
+        return x * holder.k
+    except AttributeError:
+        return x
+
+
+def missing_global(x: Any, _: Any) -> Any:
+    try:
+        return x * not_there_yet  # type: ignore[name-defined]  # that is the point
+    except NameError:
+        return x
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, holder: x * holder.k if hasattr(holder, "k") else x,
+        lambda x, holder: x * getattr(holder, "k", 1.0),
+        missing_attribute,
+        missing_global,
+    ],
+)
+def test_what_was_missing_is_seen_once_it_is_there(
+    function: Callable[[Any, Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traced, holder, x = tl.function(function), Weights(), tl.asarray(1.0)
+    for _ in range(3):
+        assert traced(x, holder).item() == 1.0
+    holder.k = 5.0  # type: ignore[attr-defined]  # which it had not
+    monkeypatch.setitem(globals(), "not_there_yet", 5.0)
+    for _ in range(3):
+        assert traced(x, holder).item() == 5.0
+    assert "was missing when traced, is 5.0 now" in traced.explain()[1].reason
+    del holder.k  # type: ignore[attr-defined]
+    monkeypatch.delitem(globals(), "not_there_yet")
+    assert traced(x, holder).item() == 1.0
+
+
+def test_attributes_that_the_first_call_makes_are_no_change() -> None:
+    holder = Weights()
+
+    @tl.function
+    def lazily(x: Any) -> Any:
+        if not hasattr(holder, "made"):
+            holder.made = tl.Variable(3.0)  # type: ignore[attr-defined]
+        return x * holder.made  # type: ignore[attr-defined]
+
+    for _ in range(4):
+        assert lazily(tl.asarray(2.0)).item() == 6.0
+    assert lazily.trace_count == 1
