@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -32,12 +31,17 @@ def _infer(*_: Any) -> TensorSpec:
     return spec_of((), _BOOL)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Message:
     """An exception of a check: its type and arguments; told from another by identity."""
 
-    args: tuple[Any, ...]
-    error: type[Exception] = AssertionError
+    __slots__ = ("args", "error")
+
+    def __init__(self, args: tuple[Any, ...], error: type[Exception] = AssertionError) -> None:
+        self.args = args
+        self.error = error
+
+    def __repr__(self) -> str:
+        return f"Message(args={self.args!r}, error={self.error!r})"
 
 
 def _assert_kernel(condition: Any, message: Message) -> Any:
@@ -81,12 +85,17 @@ HOST_ASSERT = define_op(
 """Raises an exception, `AssertionError` by default, unless its input is true."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Claim:
     """What a check claims, and what its data are called; told from another by identity."""
 
-    text: str
-    names: tuple[str, ...]
+    __slots__ = ("names", "text")
+
+    def __init__(self, text: str, names: tuple[str, ...]) -> None:
+        self.text = text
+        self.names = names
+
+    def __repr__(self) -> str:
+        return f"Claim(text={self.text!r}, names={self.names!r})"
 
 
 def _check_kernel(holds: Any, condition: Any, *rest: Any) -> Any:
@@ -169,16 +178,24 @@ HOST_RAISE = define_op(
 """Raises an exception."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """What is printed: values whose tensors are inputs, in order; told from another by identity.
 
     `python` says for each tensor whether it stands for a Python number.
     """
 
-    values: tuple[Any, ...]
-    python: tuple[bool, ...]
-    options: dict[str, Any]
+    __slots__ = ("options", "python", "values")
+
+    def __init__(
+        self, values: tuple[Any, ...], python: tuple[bool, ...], options: dict[str, Any]
+    ) -> None:
+        self.values = values
+        self.python = python
+        self.options = options
+
+    def __repr__(self) -> str:
+        parts = f"values={self.values!r}, python={self.python!r}, options={self.options!r}"
+        return f"Layout({parts})"
 
     def print(self, arrays: Sequence[Any]) -> None:
         """Prints the values with these arrays in the place of tensors."""
