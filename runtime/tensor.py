@@ -511,12 +511,26 @@ def as_tensor(
 _ARE_NUMBERS = {float, int}.issuperset
 
 
+def reject_masked(x: Any, argument: str) -> None:
+    """Raises an error for an array with elements that its own mask says are none: a tensor would
+    take them for numbers."""
+    if type(x) is _ndarray or not isinstance(x, _ndarray):
+        return
+    mask = getattr(x, "mask", None)
+    if mask is not None and np.any(mask):
+        raise ArgumentTypeError(
+            f"{argument}: expected an array without masked elements, got a {type(x).__name__} with "
+            f"{np.count_nonzero(mask)} of them; pass x.filled(value), or x.data and x.mask as two"
+        )
+
+
 def _array_of(x: Any, wanted: DType | None, argument: str) -> npt.NDArray[Any]:
     if x is None or isinstance(x, str | bytes | dict | set):
         raise ArgumentTypeError(
             f"{argument}: expected a tensor, an array, a number or nested lists of numbers, "
             f"got {type(x).__name__} {x!r}"
         )
+    reject_masked(x, argument)
     is_plain = type(x) is _ndarray and (wanted is None or wanted is x.dtype)
     if is_plain and x.nbytes >= LARGE and is_canonical(x.dtype):
         return copy_to_lines(x)

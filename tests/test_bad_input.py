@@ -24,6 +24,7 @@ VECTOR, THREE = tl.asarray([1.0, 2.0]), tl.asarray([1.0, 2.0, 3.0])
 MATRIX, ROWS = tl.asarray(np.ones((2, 3))), tl.asarray(np.ones((4, 2)))
 INTS, FLAGS = tl.asarray([1, 2]), tl.asarray([True, False])
 OBJECTS, TEXTS = np.array([object(), None]), np.array(["a", "b"])
+MASKED: Any = np.ma.masked_array([1.0, 2.0], [False, True])
 NONE: Any = None
 untyped: Any = tl
 
@@ -90,6 +91,10 @@ BAD_CALLS: dict[str, Bad] = {
     "order of complex": (
         lambda: tl.maximum(tl.asarray([1j]), 1.0), DTypeError, ("maximum", "complex128")),
     # arrays of no numbers
+    "masked elements": (
+        lambda: tl.asarray(MASKED), ArgumentTypeError, ("asarray", "MaskedArray with 1", "filled")),
+    "masked elements, shared": (
+        lambda: tl.asarray(MASKED, copy=False), ArgumentTypeError, ("asarray", "MaskedArray")),
     "objects": (lambda: tl.asarray(OBJECTS), DTypeError, ("asarray", "object", "astype")),
     "texts": (lambda: tl.sin(TEXTS), DTypeError, ("sin", "<U1", "astype")),
     "objects as first operand": (
@@ -210,9 +215,9 @@ def test_only_functions_are_differentiated(transform: Any) -> None:
 
 
 def test_primals_and_modes_are_named() -> None:
-    for along in (tl.jvp, tl.hvp):
-        message = ("primals must be a list or tuple", "Tensor", "[x]")
-        refuse(lambda along=along: along(tl.sum, VECTOR, VECTOR), ArgumentTypeError, *message)
+    message = ("primals must be a list or tuple", "Tensor", "[x]")
+    refuse(lambda: untyped.jvp(tl.sum, VECTOR, VECTOR), ArgumentTypeError, *message)
+    refuse(lambda: untyped.hvp(tl.sum, VECTOR, VECTOR), ArgumentTypeError, *message)
     refuse(
         lambda: tl.vjp(untyped.pi, VECTOR), ArgumentTypeError, "vjp: expected a function", "float"
     )
@@ -242,6 +247,7 @@ def _functions_still_work() -> Iterator[None]:
 
 
 def test_arrays_of_no_numbers_as_arguments_are_named_by_their_place() -> None:
+    refuse(lambda: affine(MASKED, GOOD), ArgumentTypeError, "affine: argument x:", "x.mask")
     refuse(lambda: affine(OBJECTS, GOOD), DTypeError, "affine: argument x:", "object", "astype")
     refuse(
         lambda: affine(ROWS, {"w": MATRIX, "b": TEXTS}), DTypeError,

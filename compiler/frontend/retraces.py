@@ -19,6 +19,9 @@ MAX_WARNINGS = 2
 ORDER = "the order of keys"
 """What has changed where dicts, or arguments by name, come in another order."""
 
+AN_ITERATOR = ", an iterator"
+"""How the text for an argument ends that gives other items at each call."""
+
 
 def log_warning(message: str) -> None:
     """Shows a warning to programs that look at logs, and says nothing otherwise."""
@@ -75,7 +78,13 @@ class TraceRecord(NamedTuple):
         listed = [f"{name} was {before}, is {now}" for name, before, now in self.changes[:3]]
         if len(self.changes) > 3:
             listed.append(f"and {len(self.changes) - 3} more differ")
+        if not listed and self._takes_iterator:
+            return "an iterator gives other items at each call"
         return "; ".join(listed) or "a trace of this signature was dropped"
+
+    @property
+    def _takes_iterator(self) -> bool:
+        return any(shown.endswith(AN_ITERATOR) for shown in self.signature.values())
 
     @property
     def repair(self) -> str:
@@ -88,6 +97,8 @@ class TraceRecord(NamedTuple):
             return "ask less of sizes that depend on values"
         if any(name == ORDER for name, *_ in self.changes):
             return "give dicts, and arguments by name, in one order"
+        if not self.changes and self._takes_iterator:
+            return "pass what it gives, or a list of that"
         kinds = {_kind(before, now) for _, before, now in self.changes}
         if kinds == {"number"}:
             return "pass the number as a tensor: tl.asarray(value)"

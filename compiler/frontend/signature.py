@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import io
 import re
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -24,11 +25,12 @@ from tapeline.compiler.frontend.families import Order, Places, Plan, open_places
 from tapeline.compiler.frontend.frozen import freeze
 from tapeline.compiler.frontend.input_signature import InputSignature
 from tapeline.compiler.frontend.options import Options
+from tapeline.compiler.frontend.retraces import AN_ITERATOR
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DTypeError
 from tapeline.runtime.open_numbers import is_general
 from tapeline.runtime.spec import canonical_dtype
-from tapeline.runtime.tensor import Tensor
+from tapeline.runtime.tensor import Tensor, reject_masked
 
 _DEFAULTS = Options()
 _MATCHED = 4
@@ -306,7 +308,7 @@ def _describe(value: Any, name: str, found: dict[str, str], first: dict[int, str
         text = f"{canonical_dtype(value.dtype).name}[{shape}]"
         found[name] = text if before == name else f"same as {before}"
     elif value is None or nest.is_leaf(value):
-        text = repr(value)
+        text = f"{type(value).__name__}{AN_ITERATOR}" if is_iterator(value) else repr(value)
         found[name] = text if len(text) <= 40 else text[:37] + "..."
     else:
         children = list(_children(value, name))
@@ -430,6 +432,7 @@ def _numeric_dtype(array: Any) -> Any:
             f"an array of dtype {array.dtype} holds no numbers; convert it with .astype(float), or "
             "pass what it holds as Python values"
         )
+    reject_masked(array, "an array")
     return canonical_dtype(array.dtype, "an array")
 
 
@@ -456,10 +459,17 @@ def _static_key(value: Any, kind: type) -> Hashable:
             f"a value of type {kind.__name__} cannot be told from another one: it has no hash; "
             "pass tensors, arrays, numbers, strings, containers of these, or hashable objects"
         )
+    if is_iterator(value):
+        return object()  # equal to none: the same one gives other items at the next call
     by_identity: Any = object.__hash__
     if kind.__hash__ is by_identity and not isinstance(value, type):
         return _Identity(value)
     return value  # type: ignore[no-any-return]  # hashable, asked above
+
+
+def is_iterator(value: Any) -> bool:
+    """Whether what a value gives depends on how often it was asked; open files are no matter."""
+    return isinstance(value, Iterator) and not isinstance(value, io.IOBase)
 
 
 def is_told_by_identity(value: Any) -> bool:

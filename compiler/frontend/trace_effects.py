@@ -15,6 +15,7 @@ from tapeline.compiler.frontend.convert.reads import Reads
 from tapeline.compiler.frontend.convert.snapshots import Identity, Sized
 from tapeline.compiler.frontend.guards import Guard
 from tapeline.compiler.frontend.location import frames_of_library
+from tapeline.compiler.frontend.signature import is_iterator
 from tapeline.runtime.errors import TracingWarning
 
 _WARNED: Final[weakref.WeakSet[CodeType]] = weakref.WeakSet()
@@ -44,12 +45,13 @@ def _about_effects(
 ) -> str | None:
     effects = [f"changed {guard.title} (it was {guard.shown})" for guard in _changed(guards)]
     effects += [f"called {title}()" for title in _lasting(reads, guards, arguments)]
+    effects += [f"went on with {guard.title}, an iterator" for guard in _iterators(guards)]
     if not effects:
         return None
     return (
         f"{name}: while it was traced it {_listed(effects)}. That happens once a trace, not at "
-        "each call: keep state in a tl.Variable, draw with tl.random, and wrap what must run at "
-        "each call in tl.py_function"
+        "each call: keep state in a tl.Variable, draw with tl.random, pass what an iterator gives "
+        "as an argument, and wrap what must run at each call in tl.py_function"
     )
 
 
@@ -80,6 +82,17 @@ def _lasting(reads: Reads, guards: Iterable[Guard], arguments: Iterable[Any]) ->
         if owner is None or any(owner is one for one in known)
     ]
     return list(dict.fromkeys(lasting))
+
+
+def _iterators(guards: Iterable[Guard]) -> list[Guard]:
+    """Places of outside that hold an iterator, of which a trace takes what the first call is to
+    get."""
+    found = []
+    for guard in guards:
+        value = guard.read() if type(guard.snapshot) is Identity else None
+        if is_iterator(value):
+            found.append(guard)
+    return found
 
 
 def _about_size(name: str, guards: Iterable[Guard]) -> str | None:

@@ -26,6 +26,7 @@ from tapeline.runtime.tensor import (
     adopt,
     as_tensor,
     new_tensor,
+    reject_masked,
     wrap,
 )
 from tapeline.runtime.unwatched import is_int_or_ints, plain_array, wrapped
@@ -127,6 +128,7 @@ def _shared(obj: Any, dtype: npt.DTypeLike | None) -> Tensor:
             f"asarray: copy=False needs an array or a tensor, got {type(obj).__name__}; leave copy "
             f"out"
         )
+    reject_masked(obj, "asarray")
     own = canonical_dtype(obj.dtype, "asarray")
     wanted = chosen_dtype("asarray", dtype, own)
     if wanted != obj.dtype:

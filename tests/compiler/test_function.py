@@ -625,3 +625,16 @@ def test_ufuncs_of_numpy_are_functions_too() -> None:
     compiled: Any = tl.function(np.expm1)
     np.testing.assert_allclose(compiled(x).numpy(), np.expm1([0.5, 1.0]), rtol=1e-15)
     assert "expm1" in compiled.get_concrete_function(x).name
+
+
+def test_an_iterator_as_argument_is_asked_at_each_call() -> None:
+    @tl.function
+    def f(x: Any, items: Any) -> Any:
+        return x * next(items)
+
+    items = iter([1.0, 2.0, 3.0])
+    assert [f(tl.asarray(1.0), items).item() for _ in range(3)] == [1.0, 2.0, 3.0]
+    assert f(tl.asarray(1.0), iter([5.0])).item() == 5.0
+    record = f.explain().records[1]
+    assert record.reason == "an iterator gives other items at each call"
+    assert "list" in record.repair

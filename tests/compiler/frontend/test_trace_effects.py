@@ -167,3 +167,26 @@ def test_containers_that_are_not_watched_in_full() -> None:
     assert not warnings_of(lambda: tl.function(lambda x: x * LARGE[2:4][0] if x.ndim > 9 else x))
     table = tuple(LARGE)
     assert tl.function(lambda x: x * table[2])(ONE).item() == 2.0
+
+
+def test_an_iterator_of_outside_is_named_once() -> None:
+    items = iter([1.0, 2.0, 3.0])
+
+    @tl.function
+    def f(x: Any) -> Any:
+        return x * next(items)
+
+    (text,) = warnings_of(lambda: (f(ONE), f(ONE)))
+    assert "it went on with closure variable items, an iterator" in text
+    assert next(items) == 2.0
+
+
+def test_iterators_that_a_trace_makes_are_its_own() -> None:
+    @tl.function
+    def f(x: Any) -> Any:
+        items = iter([1.0, 2.0, 3.0, 4.0])
+        for _, (a, b) in zip(items, enumerate([0.5, 1.5]), strict=False):
+            x = x * a + b
+        return x * next(items)
+
+    assert not warnings_of(lambda: (f(ONE), f(ONE)))
