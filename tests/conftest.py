@@ -18,7 +18,7 @@ def pytest_collection_finish() -> None:
     and lets it walk less often: compiling makes many objects, few of them garbage."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 10, 20)
+    gc.set_threshold(10_000, 10, 10)
 
 
 @pytest.fixture

@@ -70,16 +70,18 @@ def test_the_cache_can_be_turned_off(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "rubbish"])
-def test_damaged_objects_are_compiled_anew(damage: str, tmp_path: Path) -> None:
+def test_damaged_objects_are_compiled_anew(tmp_path: Path) -> None:
+    """Objects that were cut, changed in one bit, emptied and filled with something else."""
     folder = tmp_path / "cache"
     _, misses, value = run(folder)
-    for entry in cache_entries(folder):
+    entries = list(cache_entries(folder))
+    assert len(entries) >= 4
+    for number, entry in enumerate(entries):
         content = bytearray(entry.path.read_bytes())
-        if damage == "flipped":
-            content[-20] ^= 1
-        ruined = {"cut": content[:-9], "flipped": content, "empty": b"", "rubbish": b"x" * 900}
-        entry.path.write_bytes(bytes(ruined[damage]))
+        flipped = bytearray(content)
+        flipped[-20] ^= 1
+        ruined = (content[:-9], flipped, b"", b"x" * 900)
+        entry.path.write_bytes(bytes(ruined[number % 4]))
     assert run(folder) == (0, misses, value)
     assert run(folder) == (misses, 0, value)
 
