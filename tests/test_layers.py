@@ -25,7 +25,7 @@ RUNTIME_LAYERS = (
     ("tensor", "nest", "ranges", "loop_options"),
     ("dispatch",),
     ("promotion", "scopes", "collections", "at_work", "open_numbers", "deferred", "value_sizes"),
-    ("array_writes", "view_writes"),
+    ("array_writes", "view_writes", "surroundings"),
     ("operators", "cells", "limits", "exchange", "indexed_slices", "callbacks", "unwatched"),
     ("inspection",),
     ("ops",),

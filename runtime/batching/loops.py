@@ -16,6 +16,7 @@ from tapeline.runtime.dispatch import STATE
 from tapeline.runtime.errors import LoopLimitError
 from tapeline.runtime.ops.batch_rules import apply
 from tapeline.runtime.spec import TensorSpec
+from tapeline.runtime.surroundings import Surroundings
 from tapeline.runtime.tensor import Tensor, adopt, new_tensor, wrap
 
 if TYPE_CHECKING:
@@ -87,13 +88,18 @@ class MappedLoop:
             found = self._results(given, rows)
             cells = [level.cell(x, True) for x in found]
         else:
+            around = Surroundings(self.test, self.body)
             found, met = level.tensors_met(lambda: self._results(given, rows), tapes)
 
             def run_again(*below: Tensor) -> list[Tensor]:
                 rest = below[n + len(rows) :]
                 nobody = level.cell(adopt(new_tensor(np.asarray(False))), False)
-                with level.here(), level.replacing(met, rest), level.where(nobody):
-                    return self._results(below[:n], [(x, True) for x in below[n : n + len(rows)]])
+                start, xs = below[:n], [(x, True) for x in below[n : n + len(rows)]]
+                with (
+                    level.here(), level.replacing(met, rest), level.where(nobody),
+                    around.as_before(),
+                ):  # fmt: skip
+                    return self._results(start, xs)
 
             inputs = [*self.state, *self.xs, *met]
             cells = record_results(level, "loop", run_again, inputs, found)

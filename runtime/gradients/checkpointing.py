@@ -15,6 +15,7 @@ from tapeline.runtime.errors import ForwardModeError
 from tapeline.runtime.gradients.forward import is_forward_asked
 from tapeline.runtime.gradients.parameters import name_of
 from tapeline.runtime.record import Node, next_serial
+from tapeline.runtime.surroundings import Surroundings
 from tapeline.runtime.tape import pop_tape, push_new_tape, record_operation
 from tapeline.runtime.tensor import Tensor, as_tensor, wrap
 
@@ -23,7 +24,8 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which runs again for its gradient instead of keeping what that needs.
 
     A tape keeps the arguments and what else `f` reads, nothing between them and the results. `f`
-    must do the same each time: no random numbers, no assignments. It is the same in compiled
+    must do the same each time: no random numbers, no assignments. It runs again with the variables
+    of functions around it as they were. It is the same in compiled
     functions; `tl.function(max_bytes=...)` is the other way there, where the compiler chooses.
 
     Parameters
@@ -88,6 +90,7 @@ def _recomputing(f: Callable[..., Any], refuses_forward: bool) -> Callable[..., 
         if STATE.active is None or STATE.handler is not None:
             return users(f)(*args, **kwargs)
         held_args, held_kwargs = nest.map_structure(_hold, (args, kwargs))
+        around = Surroundings(f, hold=_hold)
         start = next_serial()
         result = f(*held_args, **held_kwargs)
         leaves = [as_tensor(leaf) for leaf in nest.flatten(result)]
@@ -103,7 +106,9 @@ def _recomputing(f: Callable[..., Any], refuses_forward: bool) -> Callable[..., 
             try:
                 for source in sources:
                     tape.watch_tensor(source)
-                targets = [as_tensor(x) for x in nest.flatten(f(*held_args, **held_kwargs))]
+                with around.as_before():
+                    again = f(*held_args, **held_kwargs)
+                targets = [as_tensor(x) for x in nest.flatten(again)]
             finally:
                 pop_tape(tape)
             return imperative_grad(None, tape, targets, sources, cts)

@@ -163,3 +163,15 @@ def test_effects_of_a_loop_happen_once(capfd: pytest.CaptureFixture[str]) -> Non
     assert found.tolist() == [[3.0, 2.0], [5.0, 4.0]]
     written = capfd.readouterr()
     assert (written.out + written.err).count("turn") == 4
+
+
+def test_a_loop_runs_again_with_the_variables_that_it_had() -> None:
+    def loss(x: Any) -> Any:
+        y = tl.sin(x)
+        y = tl.while_loop(lambda i, c: i < 2, lambda i, c: (i + 1, c * c + y), (0, y))[1]
+        return tl.sum(y)
+
+    x = tl.asarray([[0.5, 0.8], [0.55, 0.9]])
+    want = np.stack([tl.grad(loss)(row).numpy() for row in x])
+    found = tl.function(tl.vmap(tl.grad(loss)))(x).numpy()
+    np.testing.assert_allclose(found, want, rtol=1e-12)

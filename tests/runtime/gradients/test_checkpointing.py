@@ -132,3 +132,17 @@ def test_checkpoint_refuses_effects_in_a_trace() -> None:
     block = tl.checkpoint(lambda x: v.assign_add(x).read_value() * x)
     with pytest.raises(TracingError, match="assigns Variables"):
         tl.function(lambda x: block(x))(1.0)
+
+
+@pytest.mark.parametrize("mode", [lambda f: f, tl.function], ids=["eager", "compiled"])
+def test_it_runs_again_with_the_variables_that_it_had(mode: Any) -> None:
+    def loss(x: Any, w: Any) -> Any:
+        y, factor = tl.sin(x), tl.identity(w)
+        y = tl.checkpoint(lambda c: c * y * factor)(x)
+        factor += 5.0
+        return y * y * factor
+
+    x, w = tl.asarray(0.7), tl.asarray(0.4)
+    plain = tl.grad(lambda x, w: (x * tl.sin(x) * w) ** 2 * (w + 5.0), (0, 1))(x, w)
+    found = mode(tl.grad(loss, (0, 1)))(x, w)
+    np.testing.assert_allclose([g.item() for g in found], [g.item() for g in plain], rtol=1e-12)
