@@ -8,8 +8,8 @@ import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.loops import scan
+from tapeline.runtime.ops.along_axis import take_along_axis
 from tapeline.runtime.ops.exponential import EXP, exp, log
-from tapeline.runtime.ops.gather import take_along_axis
 from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.permuting import moveaxis
 from tapeline.runtime.ops.reduction import sum as sum_over

@@ -16,12 +16,13 @@ import numpy as np
 
 from tapeline.compiler.export.number_decompositions import NUMBER_DECOMPOSITIONS
 from tapeline.runtime.loops import while_loop
+from tapeline.runtime.ops.along_axis import take_along_axis
 from tapeline.runtime.ops.creation import zeros
 from tapeline.runtime.ops.distributions import INVERSE_ERF, unit_tensor
 from tapeline.runtime.ops.exponential import exp, exp2, log, log1p, log2
 from tapeline.runtime.ops.extrema import argmax
 from tapeline.runtime.ops.extrema import max as largest
-from tapeline.runtime.ops.gather import take, take_along_axis
+from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.matrices import adjoint, diagonal_of, product, upper_triangle
 from tapeline.runtime.ops.matrix_exp import RADIUS, pade

@@ -14,8 +14,9 @@ import numpy as np
 
 from tapeline.runtime.dims import is_open_shape
 from tapeline.runtime.errors import ArgumentError
+from tapeline.runtime.ops.along_axis import take_along_axis
 from tapeline.runtime.ops.arithmetic import divide
-from tapeline.runtime.ops.gather import take, take_along_axis
+from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.logic import isnan, logical_not
 from tapeline.runtime.ops.permuting import moveaxis
 from tapeline.runtime.ops.reduction import any as any_of

@@ -9,11 +9,12 @@ import numpy as np
 
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import ArgumentError, ShapeError
+from tapeline.runtime.ops.along_axis import take_along_axis
 from tapeline.runtime.ops.arithmetic import divide
 from tapeline.runtime.ops.axes import normalize_axes
 from tapeline.runtime.ops.cast import imag, real
 from tapeline.runtime.ops.evenly_spaced import arange
-from tapeline.runtime.ops.gather import TAKE_GRAD, take, take_along_axis
+from tapeline.runtime.ops.gather import TAKE_GRAD, take
 from tapeline.runtime.ops.joining import concat, stack
 from tapeline.runtime.ops.logic import isnan, logical_not
 from tapeline.runtime.ops.permuting import moveaxis

@@ -1,7 +1,8 @@
 """Taking elements by integer tensors, and the transposes of that, which add elements up.
 
-`take` picks along one axis, `take_along_axis` row by row. Every index is checked: one outside of
-its axis is an error that names index, size and axis; a negative one counts from the end.
+`take` picks along one axis; `along_axis` has what picks row by row. Every index is checked: one
+outside of its axis is an error that names index, size and axis; a negative one counts from the
+end.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.dispatch import STATE
-from tapeline.runtime.errors import DTypeError, IndexOutOfRangeError, ShapeError
+from tapeline.runtime.errors import DTypeError, IndexOutOfRangeError
 from tapeline.runtime.indexed_slices import IndexedSlices
 from tapeline.runtime.op import (
     Attrs,
@@ -26,16 +27,14 @@ from tapeline.runtime.op import (
 from tapeline.runtime.operators import attach_method
 from tapeline.runtime.ops.axes import ANY_KIND, Array
 from tapeline.runtime.ops.batch_rules import (
-    batch_changed,
     batch_elementwise,
     batch_leading,
     batch_take,
     batch_take_grad,
-    next_axis,
 )
 from tapeline.runtime.ops.extrema import max_reduce, min_reduce
 from tapeline.runtime.ops.pointwise import apply, call, masked
-from tapeline.runtime.ops.shaping import broadcast_to, ravel
+from tapeline.runtime.ops.shaping import ravel
 from tapeline.runtime.spec import (
     DType,
     Shape,
@@ -44,7 +43,7 @@ from tapeline.runtime.spec import (
     normalize_axis,
     spec_of,
 )
-from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor, register_ufunc
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, register_ufunc
 from tapeline.runtime.unwatched import plain_array, wrapped
 
 _INT64 = np.dtype(np.int64)
@@ -76,7 +75,7 @@ def from_front(indices: Array, size: int) -> Array:
     return np.where(indices < 0, indices + size, indices)
 
 
-def _ints(*shape: int, size: int, low: int | None = None) -> Any:
+def drawn_ints(*shape: int, size: int, low: int | None = None) -> Any:
     """For samples: random indices into an axis of `size`, negative ones among them."""
 
     def draw(rng: np.random.Generator) -> Array:
@@ -125,11 +124,11 @@ TAKE = define_op(
     emit=LibraryCall("take"),
     kinds=ANY_KIND,
     samples=(
-        Sample(((5,), _ints(3, size=5)), (0,)),
-        Sample(((4, 3), _ints(2, 2, size=4)), (0,)),
-        Sample(((2, 4, 3), _ints(6, size=4)), (1,)),
-        Sample(((2, 3), _ints(size=3)), (1,)),
-        Sample(((2, 3), _ints(0, size=3)), (1,)),
+        Sample(((5,), drawn_ints(3, size=5)), (0,)),
+        Sample(((4, 3), drawn_ints(2, 2, size=4)), (0,)),
+        Sample(((2, 4, 3), drawn_ints(6, size=4)), (1,)),
+        Sample(((2, 3), drawn_ints(size=3)), (1,)),
+        Sample(((2, 3), drawn_ints(0, size=3)), (1,)),
     ),
 )
 
@@ -177,10 +176,10 @@ TAKE_GRAD = define_op(
     traits=Trait.NO_RECOMPUTE,
     kinds="iufc",
     samples=(
-        Sample(((6,), _ints(6, size=4)), (0, 4)),
-        Sample(((2, 3, 2), _ints(2, 3, size=4)), (0, 4)),
-        Sample(((2, 5, 3), _ints(5, size=3)), (1, 3)),
-        Sample(((2,), _ints(size=3)), (1, 3)),
+        Sample(((6,), drawn_ints(6, size=4)), (0, 4)),
+        Sample(((2, 3, 2), drawn_ints(2, 3, size=4)), (0, 4)),
+        Sample(((2, 5, 3), drawn_ints(5, size=3)), (1, 3)),
+        Sample(((2,), drawn_ints(size=3)), (1, 3)),
     ),
     ulp=(4.0, 4.0),
 )
@@ -240,208 +239,6 @@ def index_tensor(op_name: str, indices: TensorLike, argument: str = "indices") -
     return tensor
 
 
-def require_segments(
-    op_name: str, data: TensorLike, segment_ids: TensorLike
-) -> tuple[Tensor, Tensor]:
-    """Rows and, for each, the number of its segment."""
-    source = as_tensor(data, argument=f"{op_name}: data")
-    numbers = index_tensor(op_name, segment_ids, "segment_ids")
-    if source.ndim == 0 or numbers.shape != source.shape[:1]:
-        raise ShapeError(
-            f"{op_name}: segment_ids has shape {numbers.shape}, data {source.shape}; there must "
-            "be one number for each row of data"
-        )
-    return source, numbers
-
-
-def segment_sum(data: TensorLike, segment_ids: TensorLike, /, num_segments: int) -> Tensor:
-    """The sums of the rows that have the same number; the transpose of `take`.
-
-    Parameters
-    ----------
-    data : TensorLike of numbers
-        What to sum, along its first axis.
-    segment_ids : TensorLike of int, shape (data.shape[0],)
-        To which sum each row goes, in any order; negative ones count from the end.
-    num_segments : int
-        How many sums there are; those of no rows are 0.
-
-    Returns
-    -------
-    Tensor
-        Of shape (num_segments, *data.shape[1:]), in the dtype of `data`.
-
-    Raises
-    ------
-    ShapeError
-        If there is not one number for each row.
-    DTypeError
-        If the numbers of the segments are no ints.
-    IndexOutOfRangeError
-        If there is no such sum.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.segment_sum([1.0, 2.0, 4.0, 8.0], [0, 2, 0, 2], 3).numpy()
-    array([ 5.,  0., 10.])
-    """
-    source, numbers = require_segments("segment_sum", data, segment_ids)
-    if source.dtype.kind == "b":
-        source = cast_tensor(source, _INT64)
-    checked = apply(CHECK_INDEX, numbers, attrs=(num_segments, 0))
-    return apply(TAKE_GRAD, source, checked, attrs=(0, num_segments))
-
-
-# --- take_along_axis -------------------------------------------------------------------------
-
-
-def _flat_places(indices: Array, size: int) -> Array:
-    """Indices into the last axis of `size` as places in the row-major order of all elements."""
-    rows = from_front(indices, size).reshape(-1, indices.shape[-1])
-    return rows + np.arange(len(rows))[:, None] * size
-
-
-def _take_along_axis_kernel(x: Array, indices: Array, axis: int) -> Array:
-    reject_outside(indices, x.shape[axis], axis)
-    return np.take_along_axis(x, indices, axis)
-
-
-def _take_along_axis_infer(x: TensorSpec, indices: TensorSpec, axis: int) -> TensorSpec:
-    require_int_dtype("take_along_axis", indices.dtype)
-    own, wanted = x.static_shape, indices.static_shape
-    if (*own[:axis], *own[axis + 1 :]) != (*wanted[:axis], *wanted[axis + 1 :]):
-        raise ShapeError(
-            f"take_along_axis: x has shape {own}, indices have shape {wanted}; they must be equal "
-            f"but for axis {axis}"
-        )
-    return spec_of(wanted, x.dtype)
-
-
-def _take_along_axis_vjp(ct: Any, attrs: Attrs, indices: Any, shape: Shape) -> Any:
-    axis: int = attrs[0]  # type: ignore[assignment]  # attributes are typed loosely
-    return masked(call(TAKE_ALONG_AXIS_GRAD, ct, indices, attrs=(axis, shape[axis])))
-
-
-TAKE_ALONG_AXIS = define_op(
-    "take_along_axis",
-    batch=batch_changed(next_axis),
-    kernel=_take_along_axis_kernel,
-    infer=_take_along_axis_infer,
-    n_inputs=2,
-    attr_names=("axis",),
-    saves=(1, ShapeOf(0)),
-    vjps=(_take_along_axis_vjp, None),
-    emit=LibraryCall("take_along_axis"),
-    kinds=ANY_KIND,
-    samples=(
-        Sample(((5,), _ints(3, size=5)), (0,)),
-        Sample(((3, 4), _ints(3, 6, size=4)), (1,)),
-        Sample(((4, 2, 3), _ints(1, 2, 3, size=4)), (0,)),
-    ),
-)
-
-
-def _take_along_axis_grad_kernel(ct: Array, indices: Array, axis: int, size: int) -> Array:
-    moved = np.moveaxis(ct, axis, -1)
-    if moved.size == 0:
-        return np.zeros((*ct.shape[:axis], size, *ct.shape[axis + 1 :]), ct.dtype)
-    places = _flat_places(np.moveaxis(indices, axis, -1), size).reshape(-1)
-    total = moved.size // moved.shape[-1] * size
-    sums = _take_grad_kernel(moved.reshape(-1), places, 0, total)
-    return np.moveaxis(sums.reshape(*moved.shape[:-1], size), -1, axis)
-
-
-def _take_along_axis_grad_infer(
-    ct: TensorSpec, indices: TensorSpec, axis: int, size: int
-) -> TensorSpec:
-    shape = ct.static_shape
-    return spec_of((*shape[:axis], size, *shape[axis + 1 :]), ct.dtype)
-
-
-def _take_along_axis_grad_vjp(ct: Any, attrs: Attrs, indices: Any) -> Any:
-    return call(TAKE_ALONG_AXIS, ct, indices, attrs=attrs[:1])
-
-
-TAKE_ALONG_AXIS_GRAD = define_op(
-    "take_along_axis_grad",
-    batch=batch_changed(next_axis, None),
-    kernel=_take_along_axis_grad_kernel,
-    infer=_take_along_axis_grad_infer,
-    n_inputs=2,
-    attr_names=("axis", "size"),
-    saves=(1,),
-    vjps=(_take_along_axis_grad_vjp, None),
-    emit=LibraryCall("take_along_axis_grad"),
-    ulp=(4.0, 4.0),
-    traits=Trait.NO_RECOMPUTE,
-    kinds="iufc",
-    samples=(
-        Sample(((3, 6), _ints(3, 6, size=4)), (1, 4)),
-        Sample(((1, 2, 3), _ints(1, 2, 3, size=4)), (0, 4)),
-    ),
-)
-"""Elements added up row by row at their indices: the transpose of `take_along_axis`."""
-
-
-def take_along_axis(x: TensorLike, indices: TensorLike, /, axis: int = -1) -> Tensor:
-    """The elements at `indices` along an axis, where each row has indices of its own.
-
-    Parameters
-    ----------
-    x : TensorLike
-        Where to take from.
-    indices : TensorLike of int
-        Positions, in as many dimensions as `x`; the other axes broadcast against those of `x`.
-    axis : int
-        Axis to index.
-
-    Returns
-    -------
-    Tensor of the dtype of `x`
-
-    Raises
-    ------
-    IndexOutOfRangeError
-        If an index lies outside of the axis.
-    ShapeError
-        If the numbers of dimensions differ, or the other axes do not broadcast.
-
-    Examples
-    --------
-    >>> import tapeline as tl
-    >>> tl.take_along_axis([[10, 20], [30, 40]], [[1], [0]], axis=1).numpy()
-    array([[20],
-           [30]])
-    """
-    array, places = plain_array(x), plain_array(indices)
-    if array is not None and places is not None and type(axis) is int:
-        is_plain = places.dtype.kind == "i" and array.ndim == places.ndim and places.size
-        if is_plain and array.ndim:
-            try:
-                return wrapped(np.take_along_axis(array, places, axis))
-            except (IndexError, ValueError):
-                pass  # what follows says what is wrong
-    x = as_tensor(x, argument="take_along_axis")
-    indices = index_tensor("take_along_axis", indices)
-    if x.ndim != indices.ndim:
-        raise ShapeError(
-            f"take_along_axis: x has {x.ndim} dimensions and indices have {indices.ndim}; they "
-            f"must be equal"
-        )
-    axis = normalize_axis("take_along_axis", axis, x.ndim)
-    own, wanted = list(x.shape), list(indices.shape)
-    own[axis] = wanted[axis] = 1
-    common = broadcast_shapes("take_along_axis", tuple(own), tuple(wanted))
-    x = _widen(x, common, axis)
-    return apply(TAKE_ALONG_AXIS, x, _widen(indices, common, axis), attrs=(axis,))
-
-
-def _widen(x: Tensor, common: Shape, axis: int) -> Tensor:
-    shape = (*common[:axis], x.shape[axis], *common[axis + 1 :])
-    return x if x.shape == shape else broadcast_to(x, shape)
-
-
 # --- checked indices -------------------------------------------------------------------------
 
 
@@ -464,7 +261,7 @@ CHECK_INDEX = define_op(
     vjps=(None,),
     emit=LibraryCall("wrap_indices"),
     kinds="iu",
-    samples=(Sample((_ints(4, size=3),), (3, 0)),),
+    samples=(Sample((drawn_ints(4, size=3),), (3, 0)),),
 )
 """Indices into an axis of `size`, checked, counted from the front."""
 
@@ -505,7 +302,7 @@ RAVEL_INDEX = define_op(
     vjps=(None,),
     emit=Expansion(_ravel_index_expand),
     kinds="iu",
-    samples=(Sample((_ints(4, size=3), _ints(2, 1, size=5)), ((3, 5), (0, 1))),),
+    samples=(Sample((drawn_ints(4, size=3), drawn_ints(2, 1, size=5)), ((3, 5), (0, 1))),),
 )
 """Index tensors for several axes as one for these axes joined, checked; `axes` name them in
 errors."""
@@ -513,4 +310,3 @@ errors."""
 
 attach_method("take", take)
 register_ufunc(np.take, take)
-register_ufunc(np.take_along_axis, take_along_axis)

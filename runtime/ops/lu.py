@@ -13,10 +13,10 @@ import numpy as np
 from tapeline.runtime.dispatch import bind
 from tapeline.runtime.errors import GradientError, ShapeError
 from tapeline.runtime.op import OUT, Attrs, Sample, Trait, define_op
+from tapeline.runtime.ops.along_axis import TAKE_ALONG_AXIS
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_leading
 from tapeline.runtime.ops.bilinear import regular_parts
-from tapeline.runtime.ops.gather import TAKE_ALONG_AXIS
 from tapeline.runtime.ops.losses import one_hot
 from tapeline.runtime.ops.matmul import matmul
 from tapeline.runtime.ops.matrices import (

@@ -1,4 +1,4 @@
-"""The largest, the smallest and the mean of the rows that have the same number."""
+"""The sum, the largest, the smallest and the mean of the rows that have the same number."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tapeline.runtime.errors import ShapeError
 from tapeline.runtime.op import OUT, Attrs, Expansion, Op, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import spread_all
@@ -14,14 +15,7 @@ from tapeline.runtime.ops.cast import CAST
 from tapeline.runtime.ops.comparison import equal
 from tapeline.runtime.ops.creation import ones
 from tapeline.runtime.ops.evenly_spaced import arange
-from tapeline.runtime.ops.gather import (
-    CHECK_INDEX,
-    TAKE,
-    TAKE_GRAD,
-    require_segments,
-    segment_sum,
-    take,
-)
+from tapeline.runtime.ops.gather import CHECK_INDEX, TAKE, TAKE_GRAD, index_tensor, take
 from tapeline.runtime.ops.joining import concat
 from tapeline.runtime.ops.pointwise import apply, call, masked
 from tapeline.runtime.ops.searching import searchsorted
@@ -29,7 +23,62 @@ from tapeline.runtime.ops.selection import maximum, minimum, where
 from tapeline.runtime.ops.shaping import broadcast_to, reshape
 from tapeline.runtime.ops.sorting import argsort
 from tapeline.runtime.spec import TensorSpec, spec_of
-from tapeline.runtime.tensor import Tensor, TensorLike, cast_tensor
+from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, cast_tensor
+
+_INT64 = np.dtype(np.int64)
+
+
+def require_segments(
+    op_name: str, data: TensorLike, segment_ids: TensorLike
+) -> tuple[Tensor, Tensor]:
+    """Rows and, for each, the number of its segment."""
+    source = as_tensor(data, argument=f"{op_name}: data")
+    numbers = index_tensor(op_name, segment_ids, "segment_ids")
+    if source.ndim == 0 or numbers.shape != source.shape[:1]:
+        raise ShapeError(
+            f"{op_name}: segment_ids has shape {numbers.shape}, data {source.shape}; there must "
+            "be one number for each row of data"
+        )
+    return source, numbers
+
+
+def segment_sum(data: TensorLike, segment_ids: TensorLike, /, num_segments: int) -> Tensor:
+    """The sums of the rows that have the same number; the transpose of `take`.
+
+    Parameters
+    ----------
+    data : TensorLike of numbers
+        What to sum, along its first axis.
+    segment_ids : TensorLike of int, shape (data.shape[0],)
+        To which sum each row goes, in any order; negative ones count from the end.
+    num_segments : int
+        How many sums there are; those of no rows are 0.
+
+    Returns
+    -------
+    Tensor
+        Of shape (num_segments, *data.shape[1:]), in the dtype of `data`.
+
+    Raises
+    ------
+    ShapeError
+        If there is not one number for each row.
+    DTypeError
+        If the numbers of the segments are no ints.
+    IndexOutOfRangeError
+        If there is no such sum.
+
+    Examples
+    --------
+    >>> import tapeline as tl
+    >>> tl.segment_sum([1.0, 2.0, 4.0, 8.0], [0, 2, 0, 2], 3).numpy()
+    array([ 5.,  0., 10.])
+    """
+    source, numbers = require_segments("segment_sum", data, segment_ids)
+    if source.dtype.kind == "b":
+        source = cast_tensor(source, _INT64)
+    checked = apply(CHECK_INDEX, numbers, attrs=(num_segments, 0))
+    return apply(TAKE_GRAD, source, checked, attrs=(0, num_segments))
 
 
 def _neutral(dtype: np.dtype[Any], kind: str) -> Any:

@@ -9,9 +9,9 @@ import numpy as np
 from tapeline.runtime.errors import ArgumentError
 from tapeline.runtime.op import Attrs, LibraryCall, Sample, Trait, define_op
 from tapeline.runtime.operators import attach_method
+from tapeline.runtime.ops.along_axis import TAKE_ALONG_AXIS_GRAD, take_along_axis
 from tapeline.runtime.ops.axes import Array
 from tapeline.runtime.ops.batch_rules import batch_changed, next_axis
-from tapeline.runtime.ops.gather import TAKE_ALONG_AXIS_GRAD, take_along_axis
 from tapeline.runtime.ops.pointwise import apply, call, check_dtype, computable
 from tapeline.runtime.promotion import narrowed
 from tapeline.runtime.spec import TensorSpec, normalize_axis, spec_of

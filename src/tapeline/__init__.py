@@ -96,6 +96,7 @@ from tapeline.runtime.loops import while_loop as while_loop
 from tapeline.runtime.ops import array_methods as _array_methods  # noqa: F401  # x.flat and others
 from tapeline.runtime.ops import assignment as _assignment  # noqa: F401  # for x[key]
 from tapeline.runtime.ops import method_forms as _method_forms  # noqa: F401  # x.sum and others
+from tapeline.runtime.ops.along_axis import take_along_axis as take_along_axis
 from tapeline.runtime.ops.arithmetic import add as add
 from tapeline.runtime.ops.arithmetic import divide as divide
 from tapeline.runtime.ops.arithmetic import floor_divide as floor_divide
@@ -152,9 +153,7 @@ from tapeline.runtime.ops.extrema import argmin as argmin
 from tapeline.runtime.ops.extrema import max as max
 from tapeline.runtime.ops.extrema import min as min
 from tapeline.runtime.ops.gamma_functions import lgamma as lgamma
-from tapeline.runtime.ops.gather import segment_sum as segment_sum
 from tapeline.runtime.ops.gather import take as take
-from tapeline.runtime.ops.gather import take_along_axis as take_along_axis
 from tapeline.runtime.ops.grids import eye as eye
 from tapeline.runtime.ops.grids import meshgrid as meshgrid
 from tapeline.runtime.ops.grids import tril as tril
@@ -218,6 +217,7 @@ from tapeline.runtime.ops.searching import searchsorted as searchsorted
 from tapeline.runtime.ops.segments import segment_max as segment_max
 from tapeline.runtime.ops.segments import segment_mean as segment_mean
 from tapeline.runtime.ops.segments import segment_min as segment_min
+from tapeline.runtime.ops.segments import segment_sum as segment_sum
 from tapeline.runtime.ops.selection import clip as clip
 from tapeline.runtime.ops.selection import copysign as copysign
 from tapeline.runtime.ops.selection import maximum as maximum
