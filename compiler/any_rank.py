@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapeline.compiler.calling import TraceCalls
-from tapeline.compiler.frontend.convert.snapshots import hold_weakly
+from tapeline.compiler.frontend.snapshots import hold_weakly
 from tapeline.runtime import nest
 from tapeline.runtime.spec import TensorSpec
 

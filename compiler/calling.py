@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tapeline.compiler.frontend.convert.snapshots import Identity
 from tapeline.compiler.frontend.signature import is_tensor_leaf
+from tapeline.compiler.frontend.snapshots import Identity
 from tapeline.compiler.ir.graph import Graph
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError, SignatureMismatchError

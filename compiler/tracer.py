@@ -14,12 +14,12 @@ from tapeline.compiler.donation import Donation
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph
 from tapeline.compiler.frontend.convert.entry import run_converted
 from tapeline.compiler.frontend.convert.reads import Reads
-from tapeline.compiler.frontend.convert.snapshots import hold_weakly
 from tapeline.compiler.frontend.families import Plan, open_shapes
 from tapeline.compiler.frontend.frozen import Frozen
 from tapeline.compiler.frontend.guards import Guard, build_guards, take_guards
 from tapeline.compiler.frontend.number_inputs import OpenNumbers
 from tapeline.compiler.frontend.signature import Call, Signature, is_tensor_leaf
+from tapeline.compiler.frontend.snapshots import hold_weakly
 from tapeline.compiler.frontend.trace_effects import warn_of_effects
 from tapeline.compiler.open_function import OpenFunction
 from tapeline.compiler.results import Output, Results

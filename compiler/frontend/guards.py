@@ -21,14 +21,14 @@ from tapeline.compiler.frontend.convert.reads import (
     Read,
     Reads,
 )
-from tapeline.compiler.frontend.convert.snapshots import (
+from tapeline.compiler.frontend.convert.state import UNDEF, read_cell
+from tapeline.compiler.frontend.snapshots import (
     Identity,
     Items,
     Sized,
     is_unchanged,
     take_snapshot,
 )
-from tapeline.compiler.frontend.convert.state import UNDEF, read_cell
 
 
 class Word(NamedTuple):

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from tapeline.compiler.frontend.annotations import Annotations
-from tapeline.compiler.frontend.convert.snapshots import holds_containers, take_snapshot
 from tapeline.compiler.frontend.families import Order, Places, Plan, open_places
 from tapeline.compiler.frontend.frozen import freeze
 from tapeline.compiler.frontend.input_signature import InputSignature
 from tapeline.compiler.frontend.options import Options
 from tapeline.compiler.frontend.retraces import AN_ITERATOR
+from tapeline.compiler.frontend.snapshots import holds_containers, take_snapshot
 from tapeline.runtime import nest
 from tapeline.runtime.errors import ArgumentError, ArgumentTypeError, DTypeError
 from tapeline.runtime.open_numbers import is_general

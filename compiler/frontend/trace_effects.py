@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from tapeline.compiler.frontend.convert.outside_calls import shared_generators
 from tapeline.compiler.frontend.convert.reads import Reads
-from tapeline.compiler.frontend.convert.snapshots import Identity, Sized
 from tapeline.compiler.frontend.guards import Guard
 from tapeline.compiler.frontend.location import frames_of_library
 from tapeline.compiler.frontend.signature import is_iterator
+from tapeline.compiler.frontend.snapshots import Identity, Sized
 from tapeline.runtime.errors import TracingWarning
 
 _WARNED: Final[weakref.WeakSet[CodeType]] = weakref.WeakSet()

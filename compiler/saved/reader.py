@@ -17,10 +17,10 @@ from tapeline.compiler.codegen.native_call import enable_native_calls
 from tapeline.compiler.concrete import ConcreteFunction
 from tapeline.compiler.differentiable import DifferentiableGraph
 from tapeline.compiler.frontend.capture import Capture, CapturingGraph, Resource
-from tapeline.compiler.frontend.convert.snapshots import hold_weakly
 from tapeline.compiler.frontend.families import Places, Plan
 from tapeline.compiler.frontend.options import Options
 from tapeline.compiler.frontend.signature import Call, numbers_of
+from tapeline.compiler.frontend.snapshots import hold_weakly
 from tapeline.compiler.function import Function
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.ir.interchange import check_header, graph_from_document

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tapeline.compiler.concrete import ConcreteFunction
-from tapeline.compiler.frontend.convert.snapshots import Identity
+from tapeline.compiler.frontend.snapshots import Identity
 from tapeline.compiler.function import Function
 from tapeline.compiler.ir.interchange import graph_to_document, opaque_attributes
 from tapeline.compiler.ir.interchange_values import Document

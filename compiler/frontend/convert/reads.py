@@ -16,8 +16,8 @@ import numpy as np
 from tapeline.compiler.frontend.convert.installed import is_installed
 from tapeline.compiler.frontend.convert.numpy_calls import JOINED
 from tapeline.compiler.frontend.convert.size_tables import GRIDS
-from tapeline.compiler.frontend.convert.snapshots import holds_containers, take_snapshot
 from tapeline.compiler.frontend.convert.state import UNDEF, outer_graph, read_cell
+from tapeline.compiler.frontend.snapshots import holds_containers, take_snapshot
 from tapeline.runtime.tensor import Tensor
 
 ATTRIBUTE: Final = "attribute"
