@@ -83,6 +83,9 @@ def compile_function(
                 source.class_name, bases=[], keywords=[], body=body, decorator_list=[], **place
             )  # type: ignore[call-overload, unused-ignore]  # newer Pythons want type_params
         ]
+    bound = {source.class_name or source.name}.difference(free_names, ["<lambda>"])
+    if bound:  # the code may name itself, or its class: a global, as in the module
+        body = [ast.Global(sorted(bound), **place), *body]
     cells = [ast.arg(name, None, **place) for name in free_names if name != "__class__"]
     arguments = ast.arguments(
         posonlyargs=[], args=cells, vararg=None, kwonlyargs=[], kw_defaults=[], kwarg=None,
