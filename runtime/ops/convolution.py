@@ -7,81 +7,30 @@ outputs). As is usual in networks the kernel is not turned around.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-from tapeline.runtime.errors import ArgumentError, DTypeError, ShapeError
+from tapeline.runtime.errors import DTypeError, ShapeError
 from tapeline.runtime.op import Attrs, Expansion, LibraryCall, Op, Sample, Trait, define_op
 from tapeline.runtime.ops.axes import as_index
 from tapeline.runtime.ops.bilinear import through
-from tapeline.runtime.ops.joining import PAD, stack
+from tapeline.runtime.ops.joining import stack
 from tapeline.runtime.ops.matmul import MATMUL
 from tapeline.runtime.ops.permuting import FLIP, PERMUTE_DIMS, swap_last
 from tapeline.runtime.ops.pointwise import apply, call
 from tapeline.runtime.ops.shaping import RESHAPE
 from tapeline.runtime.ops.slicing import GETITEM, strip_full
+from tapeline.runtime.ops.window_arguments import (
+    Padding,
+    PerAxis,
+    padded,
+    padded_shape,
+    per_axis,
+    resolve_pads,
+)
 from tapeline.runtime.ops.windows import WINDOWS, WINDOWS_GRAD, Window
 from tapeline.runtime.promotion import narrowed, promote
 from tapeline.runtime.spec import Shape, TensorSpec, spec_of
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor
-
-Pads: TypeAlias = tuple[tuple[int, int], ...]
-Padding: TypeAlias = str | int | Sequence[int] | Sequence[Sequence[int]]
-PerAxis: TypeAlias = int | Sequence[int]
-
-
-# --- arguments -------------------------------------------------------------------------------
-
-
-def per_axis(op_name: str, argument: str, given: PerAxis, count: int) -> tuple[int, ...]:
-    """An argument that is one int for all axes or one for each, all above 0."""
-    values = [given] * count if hasattr(given, "__index__") else list(given)
-    numbers = tuple(as_index(op_name, value) for value in values)
-    if len(numbers) != count or min(numbers, default=1) < 1:
-        raise ArgumentError(
-            f"{op_name}: {argument} must be an int above 0 or {count} of them, got {given!r}"
-        )
-    return numbers
-
-
-def resolve_pads(op_name: str, padding: Padding, window: Window, shape: Shape) -> Pads:
-    """What to put before and after each windowed axis.
-
-    "valid" is nothing; "same" is so much that there is a window for each stride, the odd one of it
-    after; an int is for both sides of all axes; else one int or pair for each axis.
-    """
-    count = len(window.sizes)
-    if padding == "valid":
-        return ((0, 0),) * count
-    if padding == "same":
-        extents = shape[window.start : window.end]
-        pads = []
-        for extent, reach, stride in zip(extents, window.reach(), window.strides, strict=True):
-            total = max((-(-extent // stride) - 1) * stride + reach - extent, 0)
-            pads.append((total // 2, total - total // 2))
-        return tuple(pads)
-    if isinstance(padding, str):
-        raise ArgumentError(f"{op_name}: padding must be 'valid', 'same' or ints, got {padding!r}")
-    listed: list[Any] = [padding] * count if hasattr(padding, "__index__") else list(padding)
-    found = []
-    for item in listed:
-        pair = (item, item) if hasattr(item, "__index__") else tuple(item)
-        found.append(tuple(as_index(op_name, side) for side in pair))
-    if len(found) != count or any(len(p) != 2 or min(p) < 0 for p in found):
-        raise ArgumentError(
-            f"{op_name}: padding must be 'valid', 'same', an int, or {count} ints or pairs of them "
-            f"of at least 0, got {padding!r}"
-        )
-    return tuple((low, high) for low, high in found)
-
-
-def _around(pads: Pads) -> Pads:
-    return ((0, 0), *pads, (0, 0))
-
-
-def padded(x: Any, pads: Pads, value: float) -> Any:
-    """The tensor with the inner axes padded."""
-    return call(PAD, x, attrs=(_around(pads), value)) if any(map(any, pads)) else x
-
 
 # --- conv ------------------------------------------------------------------------------------
 
@@ -105,11 +54,6 @@ def _conv_window(attrs: Attrs, weight_shape: Shape) -> Window:
     strides: Any = attrs[0]
     dilations: Any = attrs[2]
     return Window(1, weight_shape[:-2], strides, dilations)
-
-
-def _padded_shape(shape: Shape, pads: Pads) -> Shape:
-    inner = [low + n + high for n, (low, high) in zip(shape[1:-1], pads, strict=True)]
-    return (shape[0], *inner, shape[-1])
 
 
 def _columns(x: Any, attrs: Attrs, weight_shape: Shape) -> Any:
@@ -148,7 +92,7 @@ def _rows_of(ct: Any, groups: int) -> Any:
 def _conv_shape(x: Shape, weight: Shape, attrs: Attrs) -> Shape:
     pads: Any = attrs[1]
     window = _conv_window(attrs, weight)
-    filled = _padded_shape(x, pads)
+    filled = padded_shape(x, pads)
     window.check("conv", filled)
     return (x[0], *window.counts(filled), weight[-1])
 
@@ -171,7 +115,7 @@ def conv_input_gradient(ct: Any, weight: Any, attrs: Attrs, shape: Shape) -> Any
     pads: Any = attrs[1]
     groups: Any = attrs[3]
     window = _conv_window(attrs, weight.shape)
-    filled = _padded_shape(shape, pads)
+    filled = padded_shape(shape, pads)
     columns = call(MATMUL, _rows_of(ct, groups), swap_last(_matrix(weight, groups)))
     if groups > 1:
         places, channels = _size(window.sizes), weight.shape[-2]
@@ -504,7 +448,7 @@ def _convolution(
     dilations = per_axis(op_name, "dilation", dilation, count)
     window = Window(1, kernel.shape[:-2], strides, dilations)
     pads = resolve_pads(op_name, padding, window, source.shape)
-    window.check(op_name, _padded_shape(source.shape, pads))
+    window.check(op_name, padded_shape(source.shape, pads))
     operands = promote(CONV, source, kernel)
     result = apply(CONV, *operands, attrs=(strides, pads, dilations, groups))
     result = narrowed(result, source, kernel)

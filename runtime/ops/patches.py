@@ -8,7 +8,6 @@ from typing import Any
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.ops.arithmetic import DIVIDE
 from tapeline.runtime.ops.cast import astype
-from tapeline.runtime.ops.convolution import Padding, PerAxis, padded, per_axis, resolve_pads
 from tapeline.runtime.ops.evenly_spaced import arange
 from tapeline.runtime.ops.gather import take
 from tapeline.runtime.ops.logic import logical_and
@@ -18,6 +17,7 @@ from tapeline.runtime.ops.rounding import floor
 from tapeline.runtime.ops.rounding import round as nearest
 from tapeline.runtime.ops.selection import clip, where
 from tapeline.runtime.ops.shaping import reshape
+from tapeline.runtime.ops.window_arguments import Padding, PerAxis, padded, per_axis, resolve_pads
 from tapeline.runtime.ops.windows import WINDOWS, WINDOWS_GRAD, Window
 from tapeline.runtime.promotion import promote_one
 from tapeline.runtime.tensor import Tensor, TensorLike

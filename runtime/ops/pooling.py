@@ -8,9 +8,12 @@ import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
 from tapeline.runtime.ops.axes import as_index
-from tapeline.runtime.ops.convolution import (
-    CONV,
-    CONV_INPUT_GRAD,
+from tapeline.runtime.ops.convolution import CONV, CONV_INPUT_GRAD
+from tapeline.runtime.ops.matmul import tensordot
+from tapeline.runtime.ops.permuting import moveaxis
+from tapeline.runtime.ops.pointwise import apply
+from tapeline.runtime.ops.statistics import mean
+from tapeline.runtime.ops.window_arguments import (
     Padding,
     Pads,
     PerAxis,
@@ -18,10 +21,6 @@ from tapeline.runtime.ops.convolution import (
     per_axis,
     resolve_pads,
 )
-from tapeline.runtime.ops.matmul import tensordot
-from tapeline.runtime.ops.permuting import moveaxis
-from tapeline.runtime.ops.pointwise import apply
-from tapeline.runtime.ops.statistics import mean
 from tapeline.runtime.ops.windows import MAX_POOL, SUM_POOL, Window
 from tapeline.runtime.promotion import narrowed, promote, promote_one
 from tapeline.runtime.spec import Shape

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tapeline.runtime.errors import ArgumentError, ShapeError
-from tapeline.runtime.ops.convolution import PerAxis, per_axis
 from tapeline.runtime.ops.gather import TAKE
 from tapeline.runtime.ops.pointwise import apply
+from tapeline.runtime.ops.window_arguments import PerAxis, per_axis
 from tapeline.runtime.ops.windows import SUM_POOL
 from tapeline.runtime.promotion import narrowed, promote_one
 from tapeline.runtime.tensor import Tensor, TensorLike, as_tensor, new_tensor
