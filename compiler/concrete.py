@@ -371,8 +371,13 @@ class ConcreteFunction(TraceCalls):
 
     def memory_plan(self) -> MemoryPlan:
         """How the values in between share memory: prints as a table, `to_svg()` draws it."""
-        from tapeline.compiler.inspect.memory_plan import describe_memory  # loads codegen
+        from tapeline.compiler.inspect.memory_plan import (  # loads codegen
+            describe_memory,
+            joined_plans,
+        )
 
+        if self.staged is not None:
+            return joined_plans(self.name, [stage.memory_plan() for stage in self.stages])
         executable = self.differentiable.compiled.executable()
         return describe_memory(executable.graph, executable.module)
 

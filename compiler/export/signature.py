@@ -49,7 +49,7 @@ def check_sizes(what: str, found: ConcreteFunction) -> None:
     for node, op in enumerate(graph.ops):
         if is_sized(op):
             place = graph.locations[node]
-            where = "" if place is None else f" at {place.filename}:{place.line}"
+            where = "" if place is None else f" at {place}"
             raise ExportError(
                 f"{what}: in {found.name}, the size of what {op.name}{where} gives depends on "
                 "values, and exported code must know all sizes beforehand; keep the size, as with "

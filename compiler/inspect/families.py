@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tapeline.compiler.ir.graph import Graph
-from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER
+from tapeline.compiler.ir.structure_ops import CONSTANT, PICK, PLACEHOLDER, SIZE
 from tapeline.runtime.op import (
     Assembly,
     Expansion,
@@ -32,7 +32,7 @@ def family_of(op: Op) -> str:
     """The family of an op: what kind of work its lowering is."""
     if op is PLACEHOLDER:
         return INPUT
-    if op is CONSTANT:
+    if op is CONSTANT or op is SIZE:
         return LITERAL
     if op.subgraphs:
         return CALL

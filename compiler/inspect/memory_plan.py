@@ -3,7 +3,8 @@ addresses downwards."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from html import escape
 
 from tapeline.compiler.codegen.module import Module
@@ -155,6 +156,20 @@ def describe_memory(graph: Graph, module: Module) -> MemoryPlan:
             intervals.append(Interval("scratch", "", place, nbytes, number, number, "NumPy call"))
     intervals.sort(key=lambda one: (one.first, one.offset))
     return MemoryPlan(graph.name, tuple(intervals), arena.nbytes, len(program.steps))
+
+
+def joined_plans(name: str, plans: Sequence[MemoryPlan]) -> MemoryPlan:
+    """The plan of what runs one after the other; the memory of one serves the next."""
+    intervals = []
+    before = 0
+    for number, plan in enumerate(plans):
+        for one in plan.intervals:
+            name_there = f"stage {number}: {one.name}"
+            first, last = one.first + before, one.last + before
+            intervals.append(replace(one, name=name_there, first=first, last=last))
+        before += plan.n_steps
+    largest = max((plan.nbytes for plan in plans), default=0)
+    return MemoryPlan(name, tuple(intervals), largest, before)
 
 
 def _describe(graph: Graph, step: ProgramStep | None, buffer: int) -> tuple[str, str, str]:

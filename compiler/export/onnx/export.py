@@ -27,6 +27,7 @@ from tapeline.compiler.export.onnx.model import (
     save_model,
 )
 from tapeline.compiler.export.onnx.translate import Translator, fixing_conditions, prepare
+from tapeline.compiler.export.onnx.value_sizes import check_example
 from tapeline.compiler.ir.graph import Graph
 from tapeline.compiler.open_function import OpenFunction
 from tapeline.runtime.errors import DTypeError, ExportError
@@ -89,6 +90,8 @@ class _Builder:
         self.problems: list[str] = []
         self.names: list[str] = []
         self.sizes = _sizes_of(concrete)
+        if self.sizes is not None:
+            check_example(concrete.name, self.sizes)
 
     def shown(self, spec: TensorSpec) -> TensorSpec:
         """The spec with a number for each size of which only one fits."""

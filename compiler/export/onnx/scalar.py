@@ -20,7 +20,7 @@ INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 UINT8, UINT64 = np.dtype(np.uint8), np.dtype(np.uint64)
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
-_COMPARISONS = {
+COMPARISONS = {
     "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "eq": "Equal",
 }  # fmt: skip
 
@@ -284,7 +284,7 @@ class OnnxScalars:
         if a.dtype == UINT64 and predicate != "eq":
             least = self.constant(-(2**63), INT64)
             x, y = self.add(x, least), self.add(y, least)
-        return self.graph.add(_COMPARISONS[predicate], x, y, dtype=BOOL)
+        return self.graph.add(COMPARISONS[predicate], x, y, dtype=BOOL)
 
     def select(self, condition: Ref, a: Ref, b: Ref, /) -> Ref:
         """a where the condition holds, else b."""

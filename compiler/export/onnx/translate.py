@@ -23,7 +23,7 @@ from tapeline.compiler.export.onnx.model import INT64, OnnxGraph, Ref, is_open
 from tapeline.compiler.export.onnx.named import NAMED, TRACED
 from tapeline.compiler.export.onnx.rules import Use, translate
 from tapeline.compiler.export.onnx.scalar import BOOL
-from tapeline.compiler.export.onnx.value_sizes import translate_sized
+from tapeline.compiler.export.onnx.value_sizes import translate_sized, way_out
 from tapeline.compiler.frontend.replay import trace_into
 from tapeline.compiler.frontend.specialize import has_open_sizes
 from tapeline.compiler.ir.control_ops import LoopForm, is_cond, is_loop, loop_form
@@ -113,14 +113,22 @@ class Translator:
         before = fixing_conditions(self.sizes)
         try:
             found = self._op(op, attrs, target, given, specs, outputs)
-            if len(fixing_conditions(self.sizes)) > len(before):
+            asked = fixing_conditions(self.sizes)[len(before) :]
+            if asked:
                 raise ExportError(
-                    "its form depends on a size that is open; export for fixed sizes, by a "
-                    "signature with numbers"
+                    f"its form depends on a size that is open; {self._way_out(asked)}"
                 )
         except (ExportError, DTypeError) as error:
             found = [self._problem(source, node, target, error) for _ in outputs]
         return found if isinstance(spec, tuple) else found[0]
+
+    def _way_out(self, asked: Sequence[Condition]) -> str:
+        """What to do about conditions that leave one size only."""
+        assert self.sizes is not None
+        for one in asked:
+            if self.sizes.is_told(one.left):
+                return f"values tell it: {way_out(one)}"
+        return "export for fixed sizes, by a signature with numbers"
 
     def _problem(self, source: Graph, node: int, target: OnnxGraph, error: Exception) -> Value:
         where = source.locations[node]
@@ -149,7 +157,8 @@ class Translator:
         if is_complex((*specs, *outputs)):
             return self._complex(use)
         if op.has(Trait.SIZED):
-            return list(translate_sized(use))
+            assert self.sizes is not None
+            return list(translate_sized(use, self.sizes))
         rule = NAMED.get(op.name)
         found = None if rule is None else rule(use)
         if found is not None:

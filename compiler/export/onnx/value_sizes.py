@@ -5,18 +5,46 @@ which nodes after it ask for by name.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from tapeline.compiler.export.onnx.model import INT64, Ref
 from tapeline.compiler.export.onnx.named import argsort
 from tapeline.compiler.export.onnx.rules import Use
-from tapeline.compiler.export.onnx.scalar import BOOL
-from tapeline.runtime.dims import source_of
+from tapeline.compiler.export.onnx.scalar import BOOL, COMPARISONS
+from tapeline.runtime.dims import Dim, source_of
 from tapeline.runtime.errors import ExportError
+from tapeline.runtime.op import Predicate
+from tapeline.runtime.sizes import Condition, Sizes
 
 
-def translate_sized(use: Use) -> list[Ref]:
+def check_example(name: str, sizes: Sizes) -> None:
+    """Refuses a trace of a special case: one in which a size that values tell must be small, as
+    where the mask of the example picked nothing.
+
+    Raises
+    ------
+    ExportError
+        With what to do.
+    """
+    for one in sizes.conditions:
+        if one.holds and type(one.right) is not Dim and sizes.is_told(one.left):
+            raise ExportError(
+                f"onnx: {name} was traced for a special case, {one}, where values tell "
+                f"{one.left}; {way_out(one)}"
+            )
+
+
+def way_out(condition: Condition) -> str:
+    """What to do about a condition on a size that values tell."""
+    return (
+        f"trace the function first with arguments for which {condition} does not hold, such as a "
+        "mask with several true elements, and pass these as signature"
+    )
+
+
+def translate_sized(use: Use, sizes: Sizes) -> list[Ref]:
     """The outputs of such an op, whose size the model knows from there on.
 
     Raises
@@ -31,9 +59,38 @@ def translate_sized(use: Use) -> list[Ref]:
     size = use.graph.add("Shape", found[0], dtype=INT64, start=-1, wish="size")
     name = source_of(use.attrs[-1])
     use.graph.shared.symbols[name] = size
+    fails = _failure(use, sizes, int(name.removeprefix("n")))
+    if fails is not None:
+        size = use.graph.add("Gather", size, use.graph.cast(fails, INT64), axis=0)
+        use.graph.shared.symbols[name] = size
+        zero, last = use.graph.ints([0]), use.graph.ints([-1])
+        found[0] = use.graph.add("Slice", found[0], zero, size, last)
     where = f" at {use.graph.location}" if use.graph.location else ""
     use.graph.note(f"{name} is the size of what {use.op.name}{where} gives")
     return found
+
+
+def _failure(use: Use, sizes: Sizes, number: int) -> Ref | None:
+    """Whether the size is one for which the function would be traced anew: a place beyond the only
+    element there is, so that the model fails rather than give what is not so. That a size is not
+    some number is no matter: it may well be, mostly, and the notes say so."""
+    graph, known = use.graph, dict(use.graph.shared.sizes)
+    found = None
+    for one in sizes.conditions_on(number):
+        if one.relation == "==" and not one.holds:
+            continue
+        sides: list[Any] = [one.left, one.right]
+        left, right = (graph.ints([side]) for side in sides)
+        fails = graph.add(COMPARISONS[_PREDICATES[one.relation]], left, right, dtype=BOOL)
+        if one.holds:
+            fails = use.scalars.bit_not(fails)
+        found = fails if found is None else use.scalars.bit_or(found, fails)
+    graph.shared.sizes.clear()
+    graph.shared.sizes.update(known)
+    return found
+
+
+_PREDICATES: dict[str, Predicate] = {"==": "eq", "<": "lt", "<=": "le"}
 
 
 def _nonzero(use: Use) -> list[Ref]:
@@ -89,6 +146,7 @@ def _unique(use: Use) -> list[Ref]:
         )
         differs = scalars.bit_and(differs, scalars.bit_not(both))
     begins = graph.add("Concat", graph.constant(np.array([True])), differs, axis=0)
+    begins = graph.add("Slice", begins, zero, end)
     starts = graph.reshape(graph.add("NonZero", begins, dtype=INT64), (-1,))
     ranks = graph.add("CumSum", graph.cast(begins, INT64), graph.constant(np.int64(0)))
     ranks = graph.add("Sub", ranks, one)

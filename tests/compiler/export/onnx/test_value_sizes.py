@@ -146,6 +146,34 @@ def test_sizes_of_both_kinds(tmp_path: Path, rng: np.random.Generator) -> None:
         same(run_model(made.path, {"x": x}), shares(tl.asarray(x)))
 
 
+def test_an_example_must_not_be_a_special_case(tmp_path: Path) -> None:
+    def picked(x: Tensor) -> Tensor:
+        return tl.sort(x[x > 0])
+
+    with pytest.raises(
+        ExportError, match=r"(?s)trace the function first with arguments for which .*several true"
+    ):
+        tl.export.onnx(tl.function(picked), tmp_path / "m.onnx", (tl.asarray([-1.0, -2.0]),))
+    made = tl.export.onnx(tl.function(picked), tmp_path / "m.onnx", (tl.asarray([2.0, 1.0]),))
+    for values in ([-1.0, -2.0], [3.0, -1.0], [4.0, 3.0]):
+        same(run_model(made.path, {"x": np.array(values)}), picked(tl.asarray(values)))
+
+
+def test_models_fail_where_another_trace_would_serve(tmp_path: Path) -> None:
+    def by_count(x: Tensor) -> Tensor:
+        y = x[x > 0]
+        return tl.sum(y) if y.shape[0] < 3 else tl.prod(y)
+
+    x = np.array([2.0, 3.0, 4.0, -1.0])
+    with pytest.raises(ExportError, match=r"traced for a special case, n0 < 3, where values tell"):
+        tl.export.onnx(tl.function(by_count), tmp_path / "m.onnx", (tl.asarray(x - 2),))
+    made = tl.export.onnx(tl.function(by_count), tmp_path / "m.onnx", (tl.asarray(x),))
+    assert "good for sizes where n0 >= 3" in made.notes
+    same(run_model(made.path, {"x": x + 2}), by_count(tl.asarray(x + 2)))
+    with pytest.raises(Exception, match="out of data bounds"):
+        run_model(made.path, {"x": x - 2})
+
+
 def test_parts_along_an_axis_are_refused_by_line(tmp_path: Path) -> None:
     @tl.function
     def rows(x: Tensor) -> Any:
