@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -142,7 +141,7 @@ def test_turns_that_need_one_another_or_may_fail_are_not_shared() -> None:
 def test_code_without_python_shares_nothing() -> None:
     concrete = tl.function(halvings).get_concrete_function(tl.ones(20_000), tl.zeros(20_000))
     for standalone in (False, True):
-        target = replace(host_target(), standalone=standalone)
+        target = host_target()._replace(standalone=standalone)
         text = assemble(lower_graph(concrete.optimized_graph, target), target).text
         assert ("@tapeline_parallel" in text) != standalone
 
