@@ -21,16 +21,32 @@ from tapeline.runtime.spec import DType
 from tapeline.runtime.tensor import Tensor, cast_tensor, install_conversions, wrap
 from tapeline.runtime.view_writes import warn_of_view_write
 
+_WATCHERS: list[Callable[[Tensor], None]] = []
 
-def replace_value(cell: Tensor, result: Tensor) -> None:
-    """Give the cell the value and the history of `result`."""
-    value, node = cell._value, cell._node
-    if type(value) is not np.ndarray or value.base is not None:
-        warn_of_view_write(cell)
+
+def on_change(watcher: Callable[[Tensor], None]) -> None:
+    """Have a function called with each cell that gets another value in a trace or a `vmap`."""
+    _WATCHERS.append(watcher)
+
+
+def give_value(cell: Tensor, result: Tensor) -> None:
+    """Give the cell the value and the history of `result`, of which nobody is told."""
+    node = cell._node
     if node is not None and node.tapes is not node.rec:
         keep_watched(cell, node)
     cell._value = result._value
     cell._node = result._node
+
+
+def replace_value(cell: Tensor, result: Tensor) -> None:
+    """Give the cell the value and the history of `result`."""
+    value = cell._value
+    if type(value) is not np.ndarray or value.base is not None:
+        warn_of_view_write(cell)
+    give_value(cell, result)
+    if STATE.handler is not None:
+        for watcher in _WATCHERS:
+            watcher(cell)
 
 
 def make_inplace(sign: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

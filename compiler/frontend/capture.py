@@ -126,10 +126,11 @@ class CapturingGraph(Graph):
     """
 
     __slots__ = (
-        "__weakref__", "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers",
+        "__weakref__", "_blocks", "_by_source", "_constant_cells", "_frozen", "_numbers", "around",
         "callbacks", "captures", "collections", "deferred", "feeds", "holds_arrays", "is_open",
         "location", "n_created", "origins", "outer", "python_ints",
-        "reads", "resources", "sizes", "surroundings", "tables", "told", "trace", "value_sizes",
+        "reads", "resources", "same_tensors", "sizes", "surroundings", "tables", "told", "trace",
+        "value_sizes",
     )  # fmt: skip
 
     def __init__(self, name: str = "graph") -> None:
@@ -143,6 +144,10 @@ class CapturingGraph(Graph):
         """Whether arrays are constants of the graph: gradient rules make them, nobody outside has
         them."""
         self.outer: CapturingGraph | None = None
+        self.around: Any = None
+        """The handler around the trace, while it is under way."""
+        self.same_tensors: dict[int, Any] = {}
+        """Pairs of tensors that may be one object (see `convert.sameness`)."""
         self._blocks: list[CapturingGraph] = []
         self.location: Location | None = None
         """Where new nodes come from; None: find the user's line."""
@@ -184,7 +189,8 @@ class CapturingGraph(Graph):
 
         Afterwards cells of outside hold again what they held before, whatever happened.
         """
-        self.outer = graph_around(STATE.handler)
+        self.around = STATE.handler
+        self.outer = graph_around(self.around)
         if self.outer is not None:
             self.outer.add_block(self)
         saved = STATE.active, STATE.open, STATE.stopped
@@ -196,8 +202,12 @@ class CapturingGraph(Graph):
                 yield
         finally:
             self.is_open = False
+            if self.around is None:
+                self.same_tensors.clear()
+            self.around = None
             for block in self._blocks:
                 block.outer = None  # which may hold the block, in an op
+                block.same_tensors.clear()
             self._blocks.clear()
             STATE.active, STATE.open, STATE.stopped = saved
             self.collections = {}
@@ -457,6 +467,21 @@ class CapturingGraph(Graph):
             self._by_source[id(tensor)] = found
             self.captures.append(found)
         return found
+
+    def let_go(self) -> None:
+        """Lets go of what it captured, once the graph of a block is part of another one."""
+        self.captures.clear()
+        self._by_source.clear()
+
+    def is_captured(self, tensor: Tensor) -> bool:
+        """Whether a tensor of outside was met."""
+        return id(tensor) in self._by_source
+
+    def made(self, tensor: Tensor) -> bool:
+        """Whether a tensor is of this graph: a result of it, or a constant that was made in it."""
+        if self.is_captured(tensor):
+            return False  # it may have been given a value here
+        return getattr(tensor._value, "graph", None) is self or id(tensor) in self._constant_cells
 
     def capture_at(self, node: int) -> Capture | None:
         """The capture whose placeholder a node is."""

@@ -107,6 +107,8 @@ class Level:
         self._watching: TapeSet | None = None
         self._met: dict[int, Tensor] = {}
         self._replaced: dict[int, Tensor] = {}
+        self.same_tensors: dict[int, Any] = {}
+        """Pairs of tensors that may be one object, as conditions of examples say."""
         self._conditions: list[tuple[Tensor, bool]] = []
         """What must hold, or must not, for an example to be at work."""
         if mask is not None:

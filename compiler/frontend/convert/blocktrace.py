@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.convert.containers import Containers, Slot, Watched, user_variables
+from tapeline.compiler.frontend.convert.sameness import settle
 from tapeline.compiler.frontend.convert.state import State, appended_lists, outer_graph
 from tapeline.compiler.frontend.location import is_library_code
 from tapeline.compiler.frontend.symbol import Symbol
@@ -55,6 +56,8 @@ class Leaf:
     spec: TensorSpec
     weak: type | None
     """The Python type that the number would have without a trace; such numbers promote weakly."""
+    tensor: Tensor | None = None
+    """The tensor itself, where it can change in place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +88,17 @@ class BlockTrace:
     returned: Value | None = None
     """What the block's function returned, where it is an expression."""
     raised: BaseException | None = None
+    own: frozenset[int] = frozenset()
+    """Ids of the tensors among the values that the block made."""
+
+    def value_after(self, value: Any) -> Value:
+        """A value of outside as it is after the block, which may have written to its tensors."""
+        taken = take_value(self.graph, value)
+        return Value(value, tuple([self._leaf_after(leaf) for leaf in taken.leaves]))
+
+    def _leaf_after(self, leaf: Any) -> Any:
+        written = self.cells.get(id(leaf.tensor)) if type(leaf) is Leaf else None
+        return leaf if written is None else replace(leaf, node=written[1])
 
 
 def take_value(graph: CapturingGraph, value: Any) -> Value:
@@ -99,7 +113,8 @@ def take_value(graph: CapturingGraph, value: Any) -> Value:
             node = graph.value_id(tensor)
             held = tensor._value
             weak = held.weak if type(held) is Symbol else None
-            leaves.append(Leaf(node, graph.spec(node), weak))
+            cell = tensor if weak is None and tensor is leaf else None
+            leaves.append(Leaf(node, graph.spec(node), weak, cell))
         else:
             leaves.append(leaf)
     return Value(value, tuple(leaves))
@@ -184,12 +199,24 @@ def trace_block(
                 raise _changed(others[0], what)
             for slot in slots:
                 traced.slots[slot.identity] = slot, take_value(graph, slot.read())
+            settle(graph)
+            traced.own = _made_by(traced)
     finally:
         around.restore()
         if traced is not None:
             written = traced.graph.written_cells()
             traced.cells = {id(c.cell): (c.cell, node) for c, node in written}
     return traced
+
+
+def _made_by(traced: BlockTrace) -> frozenset[int]:
+    """The ids of the tensors among the values of a block that it made."""
+    values = [*traced.values, *[value for _, value in traced.slots.values()]]
+    if traced.returned is not None:
+        values.append(traced.returned)
+    leaves = [leaf for value in values for leaf in value.leaves if type(leaf) is Leaf]
+    tensors = [leaf.tensor for leaf in leaves if leaf.tensor is not None]
+    return frozenset([id(tensor) for tensor in tensors if traced.graph.made(tensor)])
 
 
 def _changed(watched: Watched, what: str) -> TracingError:

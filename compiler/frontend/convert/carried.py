@@ -40,6 +40,8 @@ class Carried:
     entered: Any = None
     """The value in the last trace of the body, and what it held then."""
     held: Any = None
+    is_kept: bool = False
+    """Whether a round leaves the very object there that it found."""
 
     @property
     def shown_place(self) -> str | Slot:

@@ -11,7 +11,6 @@ from tapeline.compiler.frontend.convert.blocktrace import (
     Surroundings,
     Value,
     length_changed,
-    take_value,
 )
 from tapeline.compiler.frontend.convert.choice import Choice
 from tapeline.compiler.frontend.convert.containers import Slot
@@ -170,7 +169,7 @@ def _writer(choice: Choice, cell: Tensor, position: int) -> Callable[[], None]:
 
 def _slot_value(traced: BlockTrace, key: tuple[int, Any], slot: Slot) -> Value:
     found = traced.slots.get(key)
-    return found[1] if found is not None else take_value(traced.graph, slot.read())
+    return found[1] if found is not None else traced.value_after(slot.read())
 
 
 def _slot_writer(slot: Slot, result: Callable[[], Any]) -> Callable[[], None]:

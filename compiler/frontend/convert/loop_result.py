@@ -15,8 +15,10 @@ from tapeline.compiler.frontend.convert.carried import (
 from tapeline.compiler.frontend.convert.containers import Slot
 from tapeline.compiler.frontend.convert.growth import take_growth
 from tapeline.compiler.frontend.convert.int_growth import add_check, overflowing
+from tapeline.compiler.frontend.convert.loop_sameness import FLAG
 from tapeline.compiler.frontend.convert.loop_trace import INDEX, Loop
 from tapeline.compiler.frontend.convert.nodes import LoopShape, apply_while, mark_weak
+from tapeline.compiler.frontend.convert.sameness import When
 from tapeline.compiler.frontend.convert.state import UNDEF
 from tapeline.compiler.frontend.convert.truth import as_condition
 from tapeline.compiler.frontend.convert.unify import Joined, node_of
@@ -26,6 +28,7 @@ from tapeline.runtime.errors import IntOverflowError, TracingError
 from tapeline.runtime.loop_options import parse_gradient
 from tapeline.runtime.op import get_op
 from tapeline.runtime.ops.effects import HOST_ASSERT, Message
+from tapeline.runtime.ops.logic import logical_not
 from tapeline.runtime.spec import spec_of
 from tapeline.runtime.tensor import Tensor, as_tensor
 
@@ -69,6 +72,13 @@ class _States:
                     loop.check_independence(item, same, output)
                 self.add(output, initial_tensor(item.initial[k], wanted), wanted)
 
+    def add_samenesses(self) -> None:
+        """Whether tensors are one object, where writes have to know."""
+        sameness = self.loop.sameness
+        for pair, start in zip(sameness.carried(), sameness.initial(), strict=True):
+            assert pair.after is not None
+            self.add(pair.after, start, FLAG)
+
     def add_fit(self, risky: Any) -> None:
         """Whether ints of Python's have fitted their 64 bits so far."""
         loop, place = self.loop, len(self.initial)
@@ -87,6 +97,7 @@ def finish(loop: Loop) -> None:
     if loop.is_counted:
         states.add_index()
     states.add_carried()
+    states.add_samenesses()
     risky = overflowing(loop)
     if risky:
         states.add_fit(risky)
@@ -108,14 +119,31 @@ def finish(loop: Loop) -> None:
     del results[count:]
     if risky:
         _check_fit(loop, results.pop())
+    first = len(results) - len(loop.sameness.carried())
+    one_object = results[first:]
+    del results[first:]
     if loop.needs_round:
         _check_round(loop, results[0] > 0 if loop.is_counted else loop.first_condition)
     marked = [mark_weak(t, w.weak) for t, w in zip(results, states.joined, strict=False)]
     _put_results(loop, iter(marked[1 if loop.is_counted else 0 :]))
+    loop.sameness.finish(one_object, _no_round(loop, results))
+    loop.body_trace.graph.let_go()
+    loop.test_trace.graph.let_go()
     for growth in growths:
         assert loop.limit is not None
         growth.extend(stacked[: len(growth.nodes)], loop.limit, loop.state, loop.what)
         del stacked[: len(growth.nodes)]
+
+
+def _no_round(loop: Loop, results: list[Tensor]) -> When | None:
+    """The condition under which no round runs; None where one does."""
+    if loop.runs_once and loop.limit is not None:
+        return None
+    if loop.is_counted:
+        index = results[0]
+        return When(lambda: index == 0)
+    going = loop.first_condition
+    return When(lambda: logical_not(as_condition(going)))
 
 
 def _shape(loop: Loop) -> LoopShape:
@@ -169,6 +197,9 @@ def _kept(loop: Loop, item: Carried, value: Any) -> Any:
     after = loop.after.get(identity_of(item.place))
     if after is None or item.is_late:
         return value
+    is_number = getattr(item.wanted[0], "weak", None) is not None if item.wanted else True
+    if type(item.structure) is Tensor and not item.is_kept and not is_number:
+        return value  # equal, but another object
     entered = loop.around.before[item.place]
     held = after.leaves
     if all(

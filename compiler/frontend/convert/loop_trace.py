@@ -39,6 +39,7 @@ from tapeline.compiler.frontend.convert.carried import (
 )
 from tapeline.compiler.frontend.convert.containers import Slot
 from tapeline.compiler.frontend.convert.lines import line_before, line_in, shown_line
+from tapeline.compiler.frontend.convert.loop_sameness import LoopSameness
 from tapeline.compiler.frontend.convert.nodes import mark_weak
 from tapeline.compiler.frontend.convert.row_lists import LoopList
 from tapeline.compiler.frontend.convert.sequences import Sequence
@@ -105,6 +106,9 @@ class Loop:
     source: Callable[..., Any] | None = None
     """The block of the user's that is the body."""
 
+    def __post_init__(self) -> None:
+        self.sameness = LoopSameness(self)
+
     # ---- tracing until nothing new turns up
 
     def trace(self) -> None:
@@ -113,10 +117,11 @@ class Loop:
         self._begin()
         for _ in range(_ATTEMPTS):
             self.body_inputs: list[int] = []
+            self.sameness.prepare()
             self.body_trace = trace_block(
                 self._run_body, self.around, self.what, growing=self.growing
             )
-            if self._settle():
+            if self._settle() and self.sameness.is_settled():
                 break
         else:
             raise TracingError(f"{self.what}: its variables do not come to lasting types")
@@ -143,6 +148,11 @@ class Loop:
         leaves = [as_tensor(x) if is_symbolic(x) else x for x in nest.flatten(value)]
         wanted = [input_form(leaf) for leaf in leaves]
         self.carried.append(Carried(place, name, value, wanted, leaves))
+
+    def _carry_cell(self, cell: Tensor) -> None:
+        """A tensor of outside that rounds write to."""
+        if not any(item.place is cell for item in self.carried):
+            self._carry(cell, "a tensor", cell)
 
     def _carry_flag(self, position: int, name: str) -> None:
         value = self.around.before[position]
@@ -176,6 +186,7 @@ class Loop:
             graph.python_ints[node] = int_growth.rounds_of(count)
             index = mark_weak(graph.tensor(node), int)
         values = self._placeholders(graph, inputs)
+        self.sameness.enter(graph, inputs)
         variables = list(self.around.before)
         if is_body:
             for position, name in enumerate(self.state.names):
@@ -199,6 +210,8 @@ class Loop:
             else:
                 place.assign(value)
         self.state.set(tuple(variables))
+        if is_body:
+            self.sameness.link()
         return index
 
     def take_options(
@@ -219,6 +232,7 @@ class Loop:
         self.appended = []
         with LOOPS.entered(self):
             self._run_round(graph)
+        self.sameness.leave(graph)
 
     def _run_round(self, graph: CapturingGraph) -> None:
         index = self._enter(graph, self.body_inputs, True)
@@ -354,13 +368,12 @@ class Loop:
         """Whether a value comes back in the form in which it went in; widens weak numbers."""
         value = as_carried(value, item.wanted, self.body_trace.graph)
         self.after[identity_of(item.place)] = value
-        if self._is_written(item):
-            if value.original is item.entered:
-                # as by `x += y`: whoever holds the tensor under another name sees it too
-                self.carried.remove(item)
-                self._carry(item.structure, "a tensor", item.structure)
-                return False
-            self._check_aliases(item)
+        item.is_kept = value.original is item.entered
+        if value.original is item.entered and self._is_written(item):
+            # as by `x += y`: whoever holds the tensor under another name sees it too
+            self.carried.remove(item)
+            self._carry_cell(item.structure)
+            return False
         if value.original is UNDEF:
             raise TracingError(f"{self.what} over a tensor deletes {item.name!r} in its body")
         try:
@@ -391,21 +404,14 @@ class Loop:
 
     def _is_written(self, item: Carried) -> bool:
         """Whether the body wrote into the tensor that a variable held at the start of a round."""
-        is_cell = type(item.place) is int and type(item.structure) is Tensor and not item.is_late
+        is_named = type(item.place) is int or isinstance(item.place, Slot)
+        is_cell = is_named and type(item.structure) is Tensor and not item.is_late
         if not is_cell or type(item.wanted[0]) is not Joined or item.wanted[0].weak is not None:
             return False
         if getattr(item.structure._value, "weak", None) is not None:
             return False  # it began as a Python number, which nobody else sees change
-        return item.entered._value is not item.held
-
-    def _check_aliases(self, item: Carried) -> None:
-        for name, value in self.around.variables:
-            if value is item.structure and name != item.name:
-                raise TracingError(
-                    f"{self.what} both changes the tensor {item.name!r} in place, as by +=, and "
-                    f"gives {item.name!r} another one, while {name!r} is the same tensor; write "
-                    f"{item.name} = {item.name} + ... instead of +="
-                )
+        is_written = item.entered._value is not item.held
+        return is_written or id(item.structure) in self.body_trace.cells
 
     def _widen(self, item: Carried, given: Leaf, leaf: Any) -> Joined:
         try:
@@ -457,7 +463,7 @@ class Loop:
                 is_settled = False
             item = by_place.get(("cell", id(cell)))
             if item is None:
-                self._carry(cell, "a tensor", cell)
+                self._carry_cell(cell)
                 is_settled = False
             else:
                 leaf = Leaf(node, traced.graph.spec(node), None)

@@ -60,6 +60,7 @@ def choose_block(
     state.set(tuple([value() for value in values]))
     for action in (*finish, *grown):
         action()
+    choice.let_go()
     _raise_if_both(first, second)
 
 
@@ -102,6 +103,7 @@ def choose(condition: Any, then: Any, other: Any, is_logical: bool = False) -> A
     choice.apply(decided)
     for action in finish:
         action()
+    choice.let_go()
     return result()
 
 

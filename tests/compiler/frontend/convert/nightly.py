@@ -13,10 +13,11 @@ from collections.abc import Callable
 
 from tests.compiler.frontend.convert.random_arrays import check_arrays
 from tests.compiler.frontend.convert.random_loops import check_loops
+from tests.compiler.frontend.convert.random_names import check_names
 from tests.compiler.frontend.convert.test_random_programs import check_numbers, check_tensors
 
 CHECKS: tuple[Callable[[int], None], ...] = (
-    check_arrays, check_loops, check_arrays, check_tensors, check_numbers,
+    check_arrays, check_loops, check_names, check_tensors, check_numbers,
 )  # fmt: skip
 
 
