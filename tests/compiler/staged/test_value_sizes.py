@@ -4,6 +4,7 @@ trace for all sizes that their code does not tell apart."""
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 import sys
 import warnings
@@ -288,7 +289,11 @@ def test_loops_over_what_a_mask_picked_are_one_trace() -> None:
     assert compare(loops, *X).trace_count == 1
 
 
-def test_loops_over_new_sizes_share_their_code_and_have_gradients() -> None:
+def test_loops_over_new_sizes_share_their_code_and_have_gradients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(staged, "_WORTH_PLANNING", math.inf)  # however long a script takes
+
     def looping(x: tl.Tensor) -> Any:
         y = x[x > 0.5]
         total = tl.asarray(0.0)
