@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from tapeline.compiler.frontend.convert.reads import (
     ATTRIBUTE,
     CELL,
+    CONTENTS,
     GLOBAL,
     Read,
     Reads,
@@ -61,6 +62,8 @@ class Guard:
             return holder.get(self.name, UNDEF)
         if self.kind == CELL:
             return read_cell(holder)
+        if self.kind == CONTENTS:
+            return holder.tobytes()
         return getattr(holder, self.name, UNDEF)
 
     def holds(self) -> bool:
@@ -74,6 +77,8 @@ class Guard:
         """What a person calls the place."""
         if self.name == "__code__":
             return f"the code of {self.owner}"
+        if self.kind == CONTENTS:
+            return "the elements of an array that Python computes with"
         of = f" of {self.owner}" if self.kind == ATTRIBUTE else ""
         return f"{self.kind} {self.name}{of}"
 
@@ -193,9 +198,9 @@ def _generate(guards: list[Guard], inherited: list[Guards]) -> Callable[[], bool
     for k, guard in enumerate(guards):
         holder = guard.holder()
         place = f"h{id(holder)}"
-        if guard.kind == ATTRIBUTE:
+        if guard.kind in (ATTRIBUTE, CONTENTS):
             scope[place] = guard.holder
-            value = f"o.{guard.name}"
+            value = "o.tobytes()" if guard.kind == CONTENTS else f"o.{guard.name}"
         else:
             scope[place] = holder
             value = f"{place}[{guard.name!r}]" if guard.kind == GLOBAL else f"{place}.cell_contents"
@@ -210,7 +215,7 @@ def _generate(guards: list[Guard], inherited: list[Guards]) -> Callable[[], bool
         else:
             scope[f"s{k}"] = guard.snapshot
             test = f"((w := {value}) is s{k} or same(w, s{k}))"
-        if guard.kind == ATTRIBUTE:
+        if guard.kind in (ATTRIBUTE, CONTENTS):
             of_objects.setdefault(id(holder), []).append(test)
         else:
             tests.append(test)

@@ -7,6 +7,7 @@ Some builtins have counterparts that know tensors.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import OrderedDict
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
@@ -21,7 +22,7 @@ from tapeline.compiler.frontend.convert.installed import is_installed
 from tapeline.compiler.frontend.convert.numpy_calls import numpy_callee
 from tapeline.compiler.frontend.convert.outside_calls import note_call
 from tapeline.compiler.frontend.convert.reads import ATTRIBUTE
-from tapeline.compiler.frontend.convert.special_methods import noting
+from tapeline.compiler.frontend.convert.special_methods import noting, noting_fields
 from tapeline.compiler.frontend.convert.state import is_staging, outer_graph
 from tapeline.compiler.frontend.convert.vectorizing import vectorized
 from tapeline.compiler.frontend.location import is_library_code
@@ -57,7 +58,7 @@ def callee(function: Any) -> Any:
     if kind is FunctionType:
         if is_users_code(function.__code__):
             return convert(function)
-        return BUILTINS.get(function, function) if is_staging() else function
+        return BUILTINS.get(function) or noting_fields(function) if is_staging() else function
     if kind is MethodType:
         inner = function.__func__
         if type(inner) is FunctionType and is_users_code(inner.__code__):
@@ -85,12 +86,36 @@ def callee(function: Any) -> Any:
         if converted is function.func:
             return function
         return functools.partial(converted, *function.args, **function.keywords)
+    if function is functools.reduce:
+        return _with_callees(function)
     if kind is BuiltinFunctionType and is_staging():
         return noting(function, function)
     called = getattr(kind, "__call__", None)  # noqa: B004  # the function itself is wanted
     if type(called) is FunctionType and is_users_code(called.__code__):
         return MethodType(convert(called), function)
     return function
+
+
+_CALLERS = frozenset(
+    {
+        itertools.accumulate, itertools.dropwhile, itertools.filterfalse, itertools.groupby,
+        itertools.starmap, itertools.takewhile,
+    }
+)  # fmt: skip
+
+
+def _with_callees(caller: Any) -> Any:
+    """What calls functions that it is given, with converted ones."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        converted = {name: _converted(value) for name, value in options.items()}
+        return caller(*map(_converted, args), **converted)
+
+    return call
+
+
+def _converted(value: Any) -> Any:
+    return callee(value) if type(value) in (FunctionType, MethodType) else value
 
 
 def _note_partial(function: functools.partial[Any]) -> None:
@@ -103,6 +128,8 @@ def _note_partial(function: functools.partial[Any]) -> None:
 
 def _class_callee(cls: Any) -> Any:
     """A class, or what makes an object of it with its `__init__` converted."""
+    if cls in _CALLERS:
+        return _with_callees(cls)
     replacement = BUILTINS.get(cls, cls)
     if cls.__module__ == "builtins" or replacement is not cls:
         return noting(cls, replacement) if is_staging() else cls

@@ -7,11 +7,13 @@ taken at the first read, so that what the trace itself changes afterwards can be
 from __future__ import annotations
 
 import builtins
+import sys
 import weakref
 from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tapeline.compiler.frontend.convert.installed import is_installed
 from tapeline.compiler.frontend.convert.numpy_calls import JOINED
@@ -23,6 +25,9 @@ from tapeline.runtime.tensor import Tensor
 ATTRIBUTE: Final = "attribute"
 GLOBAL: Final = "global"
 CELL: Final = "closure variable"
+CONTENTS: Final = "contents"
+_BYTES = 4096
+"""Arrays of NumPy up to this size are watched where Python computes with their elements."""
 
 
 class Read(NamedTuple):
@@ -73,6 +78,14 @@ class Reads:
         key = id(holder), name
         if key not in self.places and is_worth_a_guard(value):
             self.places[key] = Read(holder, name, kind, value, take_snapshot(value))
+
+    def note_contents(self, array: npt.NDArray[Any]) -> None:
+        """Takes down the elements of an array that Python computes with. Those of larger ones are
+        taken to stay."""
+        key = id(array), CONTENTS
+        if array.nbytes <= _BYTES and array.dtype.kind in "biufc" and key not in self.places:
+            held = array.tobytes()
+            self.places[key] = Read(array, CONTENTS, CONTENTS, held, held)
 
     def note_absent(self, holder: Any, name: str, kind: str) -> None:
         """Takes down that there is nothing at a place."""
@@ -160,6 +173,22 @@ def is_worth_a_guard(value: Any) -> bool:
     return not callable(value) or hasattr(value, "__dict__")
 
 
+_OF_ELEMENTS = frozenset(
+    {
+        "all", "any", "argmax", "argmin", "argsort", "astype", "copy", "cumprod", "cumsum", "dot",
+        "item", "max", "mean", "min", "nonzero", "prod", "ptp", "round", "searchsorted", "std",
+        "sum", "tobytes", "tolist", "trace", "var",
+    }
+)  # fmt: skip
+"""Methods of arrays whose results are no views."""
+
+
+def is_users_module(module: ModuleType) -> bool:
+    """Whether a module is the program's; one without a file is, unless it is built in."""
+    file = getattr(module, "__file__", None)
+    return not is_installed(file) if file else module.__name__ not in sys.builtin_module_names
+
+
 def note_attribute(holder: Any, name: str) -> Any:
     """`holder.name`, taken down by the trace that is under way."""
     graph = outer_graph()
@@ -167,6 +196,9 @@ def note_attribute(holder: Any, name: str) -> Any:
         return getattr(holder, name)
     kind = type(holder)
     if kind is Tensor:
+        return getattr(holder, name)
+    if kind is np.ndarray and name in _OF_ELEMENTS:
+        graph.reads.note_contents(holder)
         return getattr(holder, name)
     member = getattr(kind, name, None)
     if type(member) is property and type(member.fget) is FunctionType:
@@ -181,6 +213,6 @@ def note_attribute(holder: Any, name: str) -> Any:
         raise
     if holder is np:
         return JOINED.get(id(value)) or GRIDS.get(id(value), value)
-    if kind is not ModuleType or not is_installed(getattr(holder, "__file__", None) or ""):
+    if kind is not ModuleType or is_users_module(holder):
         graph.reads.note(holder, name, ATTRIBUTE, value)
     return value

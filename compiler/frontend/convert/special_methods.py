@@ -7,10 +7,13 @@ they name is looked up in their code, and taken down as read.
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
+
+import numpy as np
 
 from tapeline.compiler.frontend.convert.conversion import conversion_of
 from tapeline.compiler.frontend.convert.installed import is_installed
@@ -65,6 +68,11 @@ def note_use(x: Any, names: tuple[str, ...]) -> None:
     graph = outer_graph()
     if graph is None or graph.reads is None:
         return
+    if kind is np.ndarray:
+        # rows are views, which are read when they are used
+        if x.ndim < 2 and names not in (ITEMS, ("__len__",)):
+            graph.reads.note_contents(x)
+        return
     for name in names:
         method = getattr(kind, name, None)
         if type(method) is FunctionType:
@@ -81,6 +89,23 @@ def noting(function: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
         for value in args:
             note_use(value, names)
         return inner(*args, **options)
+
+    return call
+
+
+_OF_FIELDS = frozenset({dataclasses.asdict, dataclasses.astuple, dataclasses.replace})
+
+
+def noting_fields(function: Any) -> Any:
+    """`function`, which takes down the fields that it reads if it is one of `dataclasses`."""
+    if function not in _OF_FIELDS:
+        return function
+
+    def call(x: Any, /, *args: Any, **options: Any) -> Any:
+        graph = outer_graph()
+        if graph is not None and graph.reads is not None and not isinstance(x, type):
+            _note_attributes(graph.reads, x, [one.name for one in dataclasses.fields(x)], 0)
+        return function(x, *args, **options)
 
     return call
 

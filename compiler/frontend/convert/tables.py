@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tapeline.compiler.frontend.convert.state import is_symbolic
+from tapeline.compiler.frontend.convert.state import is_symbolic, outer_graph
 from tapeline.runtime.tensor import as_tensor, known_value
 
 
@@ -36,7 +36,12 @@ class Table:
         parts = key if type(key) is tuple else (key,)
         if any(map(is_unknown, parts)):
             return as_tensor(self._array)[key]
-        return self._array[key]
+        found = self._array[key]
+        graph = outer_graph()
+        is_view = isinstance(found, np.ndarray) and found.base is not None
+        if graph is not None and graph.reads is not None and not is_view:
+            graph.reads.note_contents(self._array)
+        return found
 
 
 def subscripted(holder: Any) -> Any:

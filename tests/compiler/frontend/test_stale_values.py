@@ -7,10 +7,12 @@ import array
 import collections
 import dataclasses
 import functools
+import itertools
 import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tapeline as tl
@@ -89,17 +91,20 @@ class World:
         self.proxy = types.MappingProxyType(self.base)
         self.numbers, self.bytes = array.array("d", [2.0]), bytearray([2])
         self.layers = Layers()
+        self.vector = np.array([2.0, 0.0])
+        self.module = types.ModuleType("made_here")
         self.partial = functools.partial(lambda x, box: x * box["k"], box=self.base)
 
     def set(self, k: float) -> None:
-        for holder in (self.namespace, self.arguments, self.slots, self.settings):
+        holders: list[Any] = [self.namespace, self.arguments, self.slots, self.settings]
+        for holder in (*holders, self.module):
             holder.k = k
         tables: list[Any] = [self.attributes, self.default, self.ordered, self.counter, self.user]
         for table in tables:
             table["k"] = k
         self.chain["k"] = self.base["k"] = k
         self.items[0] = self.queue[0] = self.numbers[0] = self.layers.parts[0] = k
-        self.bytes[0] = int(k)
+        self.bytes[0], self.vector[0] = int(k), k
 
 
 world = World()
@@ -145,6 +150,15 @@ READS: dict[str, Callable[[Any], Any]] = {
     "partial": lambda x: world.partial(x),
     "defaults of what is called": lambda x: with_default(x),
     "own defaults": lambda x, table=world.base: x * table["k"],  # type: ignore[misc]
+    "module without a file": lambda x: x * world.module.k,
+    "element of an array": lambda x: x * world.vector[0],
+    "element of an array as a number": lambda x: x * float(world.vector[0]),
+    "elements of an array": lambda x: x * sum(world.vector),
+    "sum of an array": lambda x: x * float(world.vector.sum()),
+    "reduce": lambda x: functools.reduce(lambda a, box: a * box.k, [world.slots], x),
+    "starmap": lambda x: x * max(itertools.starmap(lambda a, b: a * b.k, [(1, world.slots)])),
+    "asdict": lambda x: x * dataclasses.asdict(world.settings)["k"],
+    "replace": lambda x: x * dataclasses.replace(world.settings).k,
     "for": lambda x: summed(x, world.layers),
     "comprehension": lambda x: x * max([k + 0 for k in world.layers]),
     "sum": lambda x: x * (sum(world.layers) - 1),
@@ -262,3 +276,17 @@ def test_attributes_that_the_first_call_makes_are_no_change() -> None:
     for _ in range(4):
         assert lazily(tl.asarray(2.0)).item() == 6.0
     assert lazily.trace_count == 1
+
+
+def test_arrays_that_go_in_whole_or_in_part_are_read_at_each_call() -> None:
+    table = np.array([[1.0, 2.0], [3.0, 4.0]])
+    whole = tl.function(lambda x: x * table)
+    part = tl.function(lambda x: x * table[1])
+    rows = tl.function(lambda x: sum([x * row for row in table]))
+    for k in (1.0, 5.0, 7.0):
+        table[1, 0] = k
+        x = tl.ones(2)
+        assert whole(x).tolist() == table.tolist()
+        assert part(x).tolist() == table[1].tolist()
+        assert rows(x).tolist() == table.sum(0).tolist()
+    assert (whole.trace_count, part.trace_count, rows.trace_count) == (1, 1, 1)
