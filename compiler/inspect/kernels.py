@@ -102,7 +102,9 @@ def joined_kernels(name: str, lists: Sequence[KernelList]) -> KernelList:
 def _table(kernels: Sequence[KernelInfo]) -> Iterator[str]:
     for number, kernel in enumerate(kernels):
         over = " x ".join(map(str, kernel.shape)) or "one"
-        strategy = kernel.strategy.removeprefix("matmul ")
+        strategy = kernel.strategy
+        if kernel.kind == "product":  # "matmul inline 4x8x16": what is beside it says the rest
+            strategy = strategy.removeprefix("matmul ").partition(" ")[0]
         yield (
             f"  {number:>3}  {kernel.kind:<10}  {strategy:<11.11}  {over:<15.15}  "
             f"{bytes_text(kernel.nbytes):>9}  {kernel.location}"

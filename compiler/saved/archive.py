@@ -113,8 +113,9 @@ class ArchiveReader:
         self._archive.close()
 
     def error(self, reason: str) -> SavedFileError:
-        """The error that says what is wrong with the file."""
-        return SavedFileError(f"load: {self.path} cannot be read: {reason}")
+        """The error that says what is wrong with the file, whose name stands there once."""
+        beginning = f"load: {self.path} cannot be read: "
+        return SavedFileError(beginning + reason.replace(beginning, ""))
 
     def _check_members(self) -> dict[str, zipfile.ZipInfo]:
         infos = self._archive.infolist()
@@ -144,8 +145,9 @@ class ArchiveReader:
 
     def document(self) -> Any:
         """The JSON document."""
+        content = self._content(DOCUMENT)
         try:
-            return json.loads(self._content(DOCUMENT))
+            return json.loads(content)
         except (ValueError, RecursionError) as error:
             raise self.error(f"{DOCUMENT} is not JSON ({error})") from None
 
