@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import Any, Final
 
+import numpy as np
+
 from tapeline.compiler.frontend.convert.outside_calls import shared_generators
-from tapeline.compiler.frontend.convert.reads import Reads
+from tapeline.compiler.frontend.convert.reads import CONTENTS, Reads
 from tapeline.compiler.frontend.guards import Guard
 from tapeline.compiler.frontend.location import frames_of_library
 from tapeline.compiler.frontend.signature import is_iterator
 from tapeline.compiler.frontend.snapshots import Identity, Sized
+from tapeline.runtime import nest
 from tapeline.runtime.errors import TracingWarning
 
 _WARNED: Final[weakref.WeakSet[CodeType]] = weakref.WeakSet()
@@ -56,16 +59,29 @@ def _about_effects(
 
 
 def _changed(guards: Iterable[Guard]) -> list[Guard]:
-    """Places that the trace changed, but for flags, what is set up at first use, and methods and
-    properties, which are new at each read."""
+    """Places that the trace changed, but for flags, what is set up at first use, methods and
+    properties, which are new at each read, and arrays of its own."""
+    every = list(guards)
     return [
         guard
-        for guard in guards
+        for guard in every
         if guard.snapshot is not None
         and type(guard.snapshot) is not bool
         and not guard.holds()
         and not _is_new_at_each_read(guard)
+        and (guard.kind != CONTENTS or _is_of_outside(guard.holder(), every))
     ]
+
+
+def _is_of_outside(array: Any, guards: Iterable[Guard]) -> bool:
+    """Whether one of the places of outside leads to an array."""
+    return any(
+        leaf is array or leaf is array.base
+        for guard in guards
+        if guard.kind != CONTENTS
+        for leaf in nest.flatten(guard.read())
+        if isinstance(leaf, np.ndarray)
+    )
 
 
 def _is_new_at_each_read(guard: Guard) -> bool:

@@ -190,3 +190,29 @@ def test_iterators_that_a_trace_makes_are_its_own() -> None:
         return x * next(items)
 
     assert not warnings_of(lambda: (f(ONE), f(ONE)))
+
+
+def test_arrays_that_a_trace_fills_are_its_own_and_those_of_outside_are_named() -> None:
+    table, rows = np.zeros(4), [np.zeros(4)]
+
+    def counted(into: Any) -> Any:
+        for k in range(4):
+            into[k] = 1.0 if into[k - 1] == 0.0 else 2.0
+        return into
+
+    @tl.function
+    def own(x: Any) -> Any:
+        return x + counted(np.zeros(4))
+
+    @tl.function
+    def others(x: Any) -> Any:
+        return x + counted(table)
+
+    @tl.function
+    def row_of_others(x: Any) -> Any:
+        return x + counted(rows[0][:3].base)
+
+    assert not warnings_of(lambda: (own(ONE), own(ONE)))
+    for function in (others, row_of_others):
+        (text,) = warnings_of(lambda function=function: function(ONE))  # type: ignore[misc]
+        assert "it changed the elements of an array" in text
