@@ -69,7 +69,7 @@ def onnx(
     path: str | os.PathLike[str],
     signature: Sequence[Any] | dict[str, Any] | None = None,
     *,
-    gradient: bool = False,
+    grad: bool = False,
 ) -> "OnnxModel":
     """Writes a function as an ONNX model, which other runtimes load.
 
@@ -88,7 +88,7 @@ def onnx(
         What it will be called with: positional arguments as a tuple, or arguments by name as a
         dict, with a `TensorSpec` in the place of each tensor. It may be left out where the function
         has been traced once.
-    gradient : bool
+    grad : bool
         Write the gradient instead: the model takes the inputs and a cotangent for each result, and
         gives the gradients of all inputs and Variables.
 
@@ -119,7 +119,7 @@ def onnx(
     from tapeline.compiler.export.onnx.export import export_onnx  # loads onnx
     from tapeline.compiler.export.signature import one_trace
 
-    return export_onnx(one_trace("onnx", function, signature), path, gradient)
+    return export_onnx(one_trace("onnx", function, signature), path, grad)
 
 
 def aot(
@@ -128,7 +128,7 @@ def aot(
     signature: Sequence[Any] | dict[str, Any] | None = None,
     *,
     targets: Sequence[str] = ("host",),
-    gradient: bool = True,
+    grad: bool = True,
     name: str | None = None,
     blas: bool = False,
 ) -> "AotLibrary":
@@ -154,7 +154,7 @@ def aot(
         "x86-64-v3" and "x86-64-v4" are this system on any processor of that level;
         "aarch64-linux", "aarch64-macos", "riscv64-linux", "x86-64-macos" and "x86-64-windows" are
         others.
-    gradient : bool
+    grad : bool
         Also write `<name>_gradient`, which takes the inputs and a cotangent per float result and
         gives the gradients of all float arguments and Variables.
     name : str, optional
@@ -189,7 +189,7 @@ def aot(
     from tapeline.compiler.export.signature import one_trace
 
     concrete = one_trace("aot", function, signature)
-    return export_aot(concrete, directory, targets, gradient, name, blas)
+    return export_aot(concrete, directory, targets, grad, name, blas)
 
 
 def load(path: str | os.PathLike[str]) -> "LoadedFunction":

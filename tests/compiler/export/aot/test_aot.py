@@ -61,7 +61,7 @@ def call(made: AotLibrary, name: str, given: Sequence[Any]) -> tuple[int, list[A
 def run(function: Any, arrays: Sequence[Any], folder: Path, target: str = "host") -> list[Array]:
     """The outputs of a function, compiled for a target."""
     signature = tuple(map(tl.asarray, arrays))
-    made = tl.export.aot(function, folder, signature, targets=[target], gradient=False, name="f")
+    made = tl.export.aot(function, folder, signature, targets=[target], grad=False, name="f")
     status, outputs = call(made, "f", arrays)
     assert status == 0
     return outputs
@@ -149,7 +149,7 @@ def test_arrays_of_every_kind_go_in_and_out(tmp_path: Path) -> None:
         np.array([1, -2, 3], np.int32), np.array([True, False, True]),
     ]  # fmt: skip
     signature = tuple(map(tl.asarray, given))
-    made = tl.export.aot(kinds, tmp_path, signature, gradient=False)
+    made = tl.export.aot(kinds, tmp_path, signature, grad=False)
     assert made.prototypes[0].startswith("int64_t kinds(const uint16_t *h, const double *z,")
     status, outputs = call(made, "kinds", [*given, shift.numpy()])
     assert status == 0
@@ -211,7 +211,7 @@ def test_the_training_step_of_the_digits_example(tmp_path: Path) -> None:
     network = scope["Network"](scope["initial_weights"](np.random.default_rng(0)))
     step = scope["make_train_step"](network)
     given = (tl.asarray(images[:64]), tl.asarray(labels[:64]))
-    made = tl.export.aot(step, tmp_path, given, gradient=False)
+    made = tl.export.aot(step, tmp_path, given, grad=False)
     weights = [variable.numpy() for variable in network.variables]
     order = [p.name for p in made.parameters["train_step"] if p.role == "variable"]
     named = {v.name: v.numpy() for v in network.variables}
@@ -415,7 +415,7 @@ def test_products_call_blas_where_that_is_asked_for(
     arrays = [rng.normal(size=shape).astype(dtype) for shape in ((40, 50), (50, 60))]
     signature = tuple(map(tl.asarray, arrays))
     made = tl.export.aot(
-        tl.function(products), tmp_path, signature, gradient=False, name="f", blas=True
+        tl.function(products), tmp_path, signature, grad=False, name="f", blas=True
     )
     letter = dtype[-2:].replace("32", "s").replace("64", "d")
     wanted = {f"cblas_{letter}gemm", f"cblas_{letter}gemv"}
@@ -471,7 +471,7 @@ def test_a_number_that_varies_is_an_input(tmp_path: Path) -> None:
     x = tl.asarray([1.0, 2.0])
     for rate in (0.5, 1.5, 2.5, 3.5):
         function(x, rate)
-    made = tl.export.aot(function, tmp_path, (x, 4.5), gradient=False)
+    made = tl.export.aot(function, tmp_path, (x, 4.5), grad=False)
     assert [p.name for p in made.parameters["f"]] == ["x", "rate", "result"]
     status, (got,) = call(made, "f", [x.numpy(), np.array(4.5)])
     assert status == 0

@@ -78,7 +78,7 @@ def made(
     folder = tmp_path_factory.mktemp(request.param)
     gradient = request.param == "loss"
     return request.param, tl.export.aot(
-        function, folder, signature, targets=FOREIGN, gradient=gradient, name=request.param
+        function, folder, signature, targets=FOREIGN, grad=gradient, name=request.param
     )
 
 

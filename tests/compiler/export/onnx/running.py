@@ -61,6 +61,6 @@ def export_and_run(
 ) -> dict[str, Any]:  # fmt: skip
     """What the model of a function gives for these arrays."""
     pytest.importorskip("onnx", reason=NEEDS_ONNX)
-    model = tl.export.onnx(function, path, tuple(map(tl.asarray, arrays)), gradient=gradient)
+    model = tl.export.onnx(function, path, tuple(map(tl.asarray, arrays)), grad=gradient)
     feeds = dict(zip(model.inputs, [*arrays, *cotangents], strict=True))
     return run_model(path, feeds)

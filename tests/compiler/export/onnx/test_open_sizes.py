@@ -86,7 +86,7 @@ def test_one_model_serves_all_sizes(
             np.testing.assert_allclose(a, b.numpy(), rtol=1e-10, atol=1e-13)
     if not has_gradient:
         return
-    model = tl.export.onnx(compiled, tmp_path / "g.onnx", specs, gradient=True)
+    model = tl.export.onnx(compiled, tmp_path / "g.onnx", specs, grad=True)
     for size in (3, 8, 21):
         arrays = arrays_for(size, specs, rng)
         sources = [tl.asarray(x) for x in arrays]

@@ -78,7 +78,7 @@ def test_its_gradient_does_too(
 ) -> None:
     x, other = rng.normal(size=(2, 20))
     signature = (tl.asarray(x),)
-    made = tl.export.onnx(tl.function(function), tmp_path / "g.onnx", signature, gradient=True)
+    made = tl.export.onnx(tl.function(function), tmp_path / "g.onnx", signature, grad=True)
     for values in (x, other):
         results, pull = tl.vjp(function, tl.asarray(values))
         results = results if isinstance(results, tuple) else (results,)
