@@ -14,8 +14,6 @@ from tapeline.runtime.ops import (
     entropies,
     error_functions,
     gamma_functions,
-    incomplete_beta,
-    incomplete_gamma,
     special,
 )
 from tapeline.runtime.ops.activations import log_sigmoid
@@ -26,8 +24,6 @@ _SOURCES = {
     entropies: ("entr", "kl_div", "logit", "rel_entr", "xlog1py", "xlogy"),
     error_functions: ("erfc", "erfcx", "erfinv", "log_ndtr", "ndtr", "ndtri"),
     gamma_functions: ("digamma", "gamma", "gammaln"),
-    incomplete_beta: ("betainc",),
-    incomplete_gamma: ("gammainc", "gammaincc"),
     special: ("erf",),
 }
 _BY_NAME: dict[str, Callable[..., Any]] = {

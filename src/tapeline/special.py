@@ -25,9 +25,6 @@ from tapeline.runtime.ops.gamma_functions import gamma as gamma
 from tapeline.runtime.ops.gamma_functions import gammaln as gammaln
 from tapeline.runtime.ops.gamma_functions import multigammaln as multigammaln
 from tapeline.runtime.ops.gamma_functions import psi as psi
-from tapeline.runtime.ops.incomplete_beta import betainc as betainc
-from tapeline.runtime.ops.incomplete_gamma import gammainc as gammainc
-from tapeline.runtime.ops.incomplete_gamma import gammaincc as gammaincc
 from tapeline.runtime.ops.sinc import sinc as sinc
 from tapeline.runtime.ops.softmax import log_softmax as log_softmax
 from tapeline.runtime.ops.softmax import logsumexp as logsumexp
@@ -38,8 +35,8 @@ from tapeline.runtime.ops.zeta_functions import polygamma as polygamma
 from tapeline.runtime.ops.zeta_functions import zeta as zeta
 
 __all__ = [
-    "beta", "betainc", "betaln", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "expit",
-    "gamma", "gammainc", "gammaincc", "gammaln", "i0", "i0e", "i1", "i1e", "kl_div", "log1mexp",
-    "log_expit", "log_ndtr", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr",
-    "ndtri", "polygamma", "psi", "rel_entr", "sinc", "softmax", "xlog1py", "xlogy", "zeta",
+    "beta", "betaln", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "expit", "gamma",
+    "gammaln", "i0", "i0e", "i1", "i1e", "kl_div", "log1mexp", "log_expit", "log_ndtr",
+    "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "polygamma", "psi",
+    "rel_entr", "sinc", "softmax", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip

@@ -12,11 +12,11 @@ ROOT = Path(__file__).parents[3]
 NUMPY_FAMILIES = {
     "fft", "real_fft", "solving", "factorizations", "singular", "spectral", "matrix_exp",
     "matrices", "effects", "distributions", "rejection", "each", "integers",
-    "lu", "incomplete_gamma", "incomplete_beta",
+    "lu",
 }  # fmt: skip
 """Files whose work NumPy does in compiled functions: transforms, LAPACK, messages, draws by
 rejection or by an inverse that must be the same eagerly and compiled, work example by example,
-divisors and exponents, series as long as the arguments ask for."""
+divisors and exponents."""
 
 SIZES_DEPEND_ON_VALUES = {"nonzero", "unique", "repeat_places", "span", "size_of"}
 

@@ -226,12 +226,7 @@ def test_gradient_agrees_with_differences(op: Op) -> None:
             assert_close(got, difference_gradients(value, case.arrays), dtype, str(case))
 
 
-NO_SECOND = ("gammainc_slope", "betainc_slope_a", "betainc_slope_b")
-"""Derivatives of incomplete functions by a parameter: third ones by it are not there, as
-`tl.special.gammainc` says."""
-
-
-@pytest.mark.parametrize("op", [o for o in WITH_GRADIENT if o.name not in NO_SECOND], ids=by_name)
+@every_differentiable_op
 def test_second_gradient_agrees_with_differences_of_the_first(op: Op) -> None:
     for dtype in gradient_dtypes(op):
         for case in double_cases(op, dtype, limit=12):
