@@ -47,13 +47,14 @@ def run(threads: int, only: str, seconds: float) -> dict[str, Any]:
         file = Path(folder) / "report.json"
         command = [sys.executable, "-m", "benchmarks.run", str(file), "--threads", str(threads)]
         command += ["--only", only, "--seconds", str(seconds)]
-        subprocess.run(
+        done = subprocess.run(
             command,
             cwd=ROOT,
             env=child_environment(threads),
-            check=True,
             preexec_fn=pin_to_one_core if threads == 1 else None,
         )
+        if done.returncode:
+            sys.exit(done.returncode)  # it has said why
         report: dict[str, Any] = json.loads(file.read_text())
         return report
 

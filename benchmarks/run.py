@@ -94,13 +94,19 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=1.0)
     options = parser.parse_args()
+    cases = chosen(all_cases(), options.only)
+    if not cases:
+        names = ", ".join(case.name for case in all_cases())
+        parser.error(
+            f"argument --only: no case has a name with {options.only!r}; there are {names}"
+        )
     report: dict[str, Any] = {
         "threads": options.threads,
         "versions": versions(),
         "load": os.getloadavg()[0],
         "cases": {},
     }
-    for case in chosen(all_cases(), options.only):
+    for case in cases:
         print(f"{options.threads} thread(s): {case.name}", file=sys.stderr, flush=True)
         try:
             report["cases"][case.name] = record(case, measure(case, options.seconds))

@@ -32,6 +32,13 @@ def test_benchmarks_print_a_table_and_write_json(tmp_path: Path) -> None:
     assert 0 < timing["min"] <= timing["median"]
 
 
+def test_a_name_that_no_benchmark_has_is_told_with_those_that_there_are() -> None:
+    done = python("-m", "benchmarks", "--threads", "1", "--only", "no_such_case")
+    assert done.returncode == 2
+    assert "no case has a name with 'no_such_case'; there are call, call_taped" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_benchmarks_do_not_let_settings_slow_numpy_down() -> None:
     code = (
         "import os; os.environ['OPENBLAS_CORETYPE'] = 'Prescott'; "
