@@ -16,8 +16,9 @@ from benchmarks.table import print_table
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-SLOWING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
-"""Settings that some machines carry and that make NumPy's BLAS slower than it is."""
+SLOWING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONDONTWRITEBYTECODE")
+"""Settings that some machines carry: they make NumPy's BLAS slower than it is, and let Python
+compile all sources in each process."""
 THREAD_SETTINGS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
