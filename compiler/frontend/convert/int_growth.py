@@ -16,8 +16,6 @@ import numpy as np
 
 from tapeline.compiler.frontend.capture import CapturingGraph
 from tapeline.compiler.frontend.convert.blocktrace import Leaf
-from tapeline.compiler.frontend.convert.carried import identity_of
-from tapeline.compiler.frontend.convert.unify import Joined
 from tapeline.compiler.frontend.symbol import Symbol
 from tapeline.runtime.op import get_op
 from tapeline.runtime.tensor import Tensor
@@ -83,19 +81,13 @@ def _carried_ints(loop: Loop) -> list[tuple[int, int, Interval]]:
     """For each int that goes round: its placeholder, its node after a round, and what it may be
     where it does not come from a round."""
     found = []
-    inputs = iter(loop.body_inputs[1 if loop.is_counted else 0 :])
-    for item in loop.carried:
-        after = loop.after.get(identity_of(item.place))
-        for k, wanted in enumerate(item.wanted):
-            if type(wanted) is not Joined:
-                continue
-            placeholder = next(inputs)
-            if wanted.weak is not int:
-                continue
-            start, leaf = _start(item.initial[k]), None if after is None else after.leaves[k]
-            if isinstance(leaf, int):
-                start = _join(start, _start(leaf))
-            found.append((placeholder, leaf.node if type(leaf) is Leaf else placeholder, start))
+    for _, initial, wanted, placeholder, leaf in loop.carried_leaves():
+        if wanted.weak is not int:
+            continue
+        start = _start(initial)
+        if isinstance(leaf, int):
+            start = _join(start, _start(leaf))
+        found.append((placeholder, leaf.node if type(leaf) is Leaf else placeholder, start))
     return found
 
 

@@ -60,17 +60,12 @@ class _States:
     def add_carried(self) -> None:
         """What the program carries from round to round."""
         loop = self.loop
-        inputs = iter(loop.body_inputs[1 if loop.is_counted else 0 :])
-        for item in loop.carried:
-            after = loop.after.get(identity_of(item.place))
-            for k, wanted in enumerate(item.wanted):
-                if type(wanted) is not Joined:
-                    continue
-                same = output = next(inputs)
-                if after is not None:
-                    output = node_of(loop.body_trace, after.leaves[k], wanted)
-                    loop.check_independence(item, same, output)
-                self.add(output, initial_tensor(item.initial[k], wanted), wanted)
+        for item, initial, wanted, same, left in loop.carried_leaves():
+            output = same
+            if left is not None:
+                output = node_of(loop.body_trace, left, wanted)
+                loop.check_independence(item, same, output)
+            self.add(output, initial_tensor(initial, wanted), wanted)
 
     def add_samenesses(self) -> None:
         """Whether tensors are one object, where writes have to know."""

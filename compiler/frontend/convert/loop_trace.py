@@ -7,7 +7,7 @@ of a list, a tensor of outside), or gives a wider type, it is traced again with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -302,6 +302,18 @@ class Loop:
         self.condition = leaf.node
 
     # ---- what a round changed
+
+    def carried_leaves(self) -> Iterator[tuple[Carried, Any, Joined, int, Any]]:
+        """Each tensor and number that goes round: its variable, what it begins with, what it is in
+        all rounds, its placeholder in the body, and what a round leaves there, None where no round
+        changes the variable."""
+        inputs = iter(self.body_inputs[1 if self.is_counted else 0 :])
+        for item in self.carried:
+            after = self.after.get(identity_of(item.place))
+            for k, wanted in enumerate(item.wanted):
+                if type(wanted) is Joined:
+                    left = None if after is None else after.leaves[k]
+                    yield item, item.initial[k], wanted, next(inputs), left
 
     def _settle(self) -> bool:
         """Whether the last trace of the body agrees with what was assumed; otherwise takes note."""
